@@ -5,7 +5,8 @@ of an earlier round that wakes up late cannot add a checkpoint. Standard library
 
 Limits: whether another run is alive is asked through a lock on its run directory, and check and rename
 exclude `take` through a lock in the checkpoint directory. Both locks (flock) hold between processes of one
-host and on NFS; on a file system without flock the token alone protects, with a window between check and rename.
+host and on NFS; on a file system without flock the token alone protects, with a window between check and
+rename.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ def take(directory: Path, run_dir: Path, round_number: int) -> str:
             owner = _read(directory)
             other = owner.get("run_dir")
             if other is not None and Path(other) != run_dir and _is_alive(Path(other)):
+                name = Path(other).name
                 raise CheckpointBusyError(
-                    f"checkpoint directory {directory} belongs to the run {Path(other).name}, which is running",
-                    f"stop it with `phalanx cancel {Path(other).name}`, or give this job another checkpoint.dir",
+                    f"checkpoint directory {directory} belongs to the run {name}, which is running",
+                    f"stop it with `phalanx cancel {name}`, or give this job another checkpoint.dir",
                 )
             content = {"token": token, "run_dir": str(run_dir), "round": round_number, "taken": time.time()}
             replace_durably(directory / FENCE_FILE, (json.dumps(content) + "\n").encode())
@@ -137,19 +139,22 @@ def _locked(directory: Path) -> Iterator[None]:
 def _lock(fd: int, directory: Path) -> None:
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     pause = threading.Event()
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise CheckpointError(
-                    f"another process has held the lock of {directory} for {LOCK_TIMEOUT_S:.0f} s",
-                    f"find it with `fuser {directory / LOCK_FILE}`",
-                ) from None
-            pause.wait(0.01)
-        except OSError as error:
-            if error.errno in _NO_FLOCK:
-                return
+    while not _try_lock(fd):
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"another process has held the lock of {directory} for {LOCK_TIMEOUT_S:.0f} s",
+                f"find it with `fuser {directory / LOCK_FILE}`",
+            )
+        pause.wait(0.01)
+
+
+def _try_lock(fd: int) -> bool:
+    """Whether the lock is ours, or the file system has none."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
             raise
-        else:
-            return
+    return True
