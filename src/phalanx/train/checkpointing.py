@@ -127,8 +127,8 @@ class Checkpoints:
 
         Call it on every rank. `data_position` must be JSON. A periodic save that fails is told (an event, a
         line in the log) and training goes on; a final one is tried again, and then raises CheckpointError.
-        Raises FencedError at once: this round is over. A step that this round has saved or restored already is
-        not written again.
+        Raises FencedError at once: this round is over. A step that was saved or restored in this round is not
+        written again.
         """
         self._last_step = step
         if self._rank != 0:

@@ -43,7 +43,8 @@ def prepare(model: Any) -> None:
     for optimizer in _optimizers_of(model):
         if optimizer.built:
             continue
-        if optimizer is not getattr(model, "optimizer", None):
+        is_compiled = optimizer is getattr(model, "optimizer", None)
+        if not is_compiled:
             raise CheckpointError(
                 f"optimizer {optimizer.name!r} of model {model.name!r} has no variables yet",
                 "call its build(trainable_variables) where you create it",
@@ -101,28 +102,24 @@ def variables_of(model: Any) -> dict[str, Any]:
     """All variables of the training state by their stable path; shared variables come once."""
     variables = _unique(model.variables)
     raw = [variable.path for variable in variables]
-    stable = stable_paths(raw, _counted_names(model, raw))
+    stable = stable_paths(raw, _counted_names(private_keras.layers_of(model), raw))
     named = {f"model/{path}": variable for path, variable in zip(stable, variables, strict=True)}
 
     optimizers = _optimizers_of(model)
     slots = _unique(slot for optimizer in optimizers for slot in optimizer.variables)
-    slot_names = slot_paths((slot.path for slot in slots), list(zip(raw, stable, strict=True)))
-    bases = {
-        optimizer.name: counted_base(optimizer.name, type(optimizer).__name__)
-        for outer in optimizers
-        for optimizer in _with_inner(outer)
-    }
-    slot_stable = stable_paths(slot_names, {name: base for name, base in bases.items() if base})
-    named.update(zip((f"optimizer/{path}" for path in slot_stable), slots, strict=True))
+    raw_slots = slot_paths((slot.path for slot in slots), list(zip(raw, stable, strict=True)))
+    owners = [owner for optimizer in optimizers for owner in _with_inner(optimizer)]
+    stable_slots = stable_paths(raw_slots, _counted_names(owners, raw_slots))
+    named.update(zip((f"optimizer/{path}" for path in stable_slots), slots, strict=True))
     return named
 
 
-def _counted_names(model: Any, paths: Iterable[str]) -> dict[str, str]:
-    """Which segments of `paths` Keras counted: names of layers, of seed generators, of variables without one."""
-    owners = [(layer.name, type(layer).__name__) for layer in private_keras.layers_of(model)]
+def _counted_names(owners: Iterable[Any], paths: Iterable[str]) -> dict[str, str]:
+    """Which segments of `paths` Keras counted, and their base: names of owners, and of unnamed variables."""
+    named = [(owner.name, type(owner).__name__) for owner in owners]
     segments = {segment for path in paths for segment in path.split("/")}
-    owners += [(segment, class_name) for segment in segments for class_name in COUNTED_CLASSES]
-    bases = ((name, counted_base(name, class_name)) for name, class_name in owners)
+    named += [(segment, class_name) for segment in segments for class_name in COUNTED_CLASSES]
+    bases = ((name, counted_base(name, class_name)) for name, class_name in named)
     return {name: base for name, base in bases if base}
 
 
