@@ -1,0 +1,44 @@
+"""Checks that all ranks hold the same numbers, before a difference makes them wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from phalanx.errors import IncompatibleError
+
+
+def check_agreement(strategy: Any, rank: int, values: Mapping[str, int]) -> None:
+    """Compare `values` (same names on all ranks) over all ranks: one small collective.
+
+    Raises IncompatibleError on every rank, naming the value and what each rank holds.
+    """
+    world_size = strategy.num_replicas_in_sync
+    if world_size == 1:
+        return
+    own = np.zeros((world_size, len(values)), np.int64)
+    own[rank] = list(values.values())
+
+    def gather() -> Any:
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(own))
+
+    everyone = strategy.experimental_local_results(strategy.run(tf.function(gather, autograph=False)))[
+        0
+    ].numpy()
+    message = disagreement(list(values), everyone.tolist())
+    if message:
+        raise IncompatibleError(
+            message, "all ranks must run the same script and see the same checkpoint directory"
+        )
+
+
+def disagreement(names: list[str], rows: list[list[int]]) -> str:
+    """Say which value differs and what each rank holds; "" when all rows (one a rank) are equal."""
+    for name, column in zip(names, zip(*rows, strict=True), strict=True):
+        if len(set(column)) > 1:
+            told = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(column))
+            return f"ranks differ in {name} ({told})"
+    return ""

@@ -1,0 +1,134 @@
+"""Data whose order is a function of (seed, epoch, step, global batch): `from_arrays`.
+
+Owns the way from arrays to this rank's batches. The arithmetic is in `order`; nothing here talks to other ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from phalanx.errors import IncompatibleError
+from phalanx.train import order
+
+
+@dataclass(frozen=True)
+class ArrayData:
+    """Examples in memory (or memory-mapped): made by `from_arrays`.
+
+    `arrays` is (x,), (x, y) or (x, y, sample_weight), each a nest of arrays with `examples` rows.
+    """
+
+    arrays: tuple[Any, ...]
+    examples: int
+    shuffle: bool
+
+    def steps_per_epoch(self, global_batch: int) -> float:
+        """Steps in which every example is used once; a fraction, since batches run across epochs."""
+        return self.examples / global_batch
+
+    def training(
+        self, *, seed: int, global_batch: int, world_size: int = 1, rank: int = 0, start_step: int = 0
+    ) -> tf.data.Dataset:
+        """This rank's share of the global batches of steps `start_step`, `start_step + 1`, ... without end.
+
+        Starting later costs nothing. All batches of a rank have the same size.
+        """
+        start, stop = order.share(global_batch, world_size, rank)
+        offsets = tf.range(start, stop, dtype=tf.int64)
+
+        @tf.autograph.experimental.do_not_convert
+        def batch_of(step: Any) -> Any:
+            return self._take(self._indices(step * global_batch + offsets, seed), stop - start)
+
+        return tf.data.Dataset.counter(start_step).map(batch_of).prefetch(2)
+
+    def evaluation(self, *, batch: int, world_size: int = 1, rank: int = 0) -> tf.data.Dataset:
+        """This rank's share of all examples, in order, each exactly once over all ranks.
+
+        `batch` counts the examples of all ranks together. Ranks may get different numbers of batches, or none.
+        """
+        ranges = order.evaluation_shares(self.examples, batch, world_size, rank)
+        bounds = np.asarray(ranges, dtype=np.int64).reshape(-1, 2)
+
+        @tf.autograph.experimental.do_not_convert
+        def batch_of(bound: Any) -> Any:
+            return self._take(tf.range(bound[0], bound[1]), None)
+
+        return tf.data.Dataset.from_tensor_slices(bounds).map(batch_of).prefetch(2)
+
+    def _indices(self, positions: Any, seed: int) -> Any:
+        """Which examples stand at `positions` of the endless stream (int64 vector in, int64 vector out)."""
+        epoch = positions // self.examples
+        within = positions % self.examples
+        if not self.shuffle:
+            return within
+        # tf.random.experimental.index_shuffle is this operation, but pads a matrix of seeds along the wrong axis.
+        seeds = tf.stack([tf.zeros_like(epoch), tf.zeros_like(epoch) + seed, epoch], axis=-1)
+        last = tf.constant(self.examples - 1, tf.int64)
+        return tf.raw_ops.RandomIndexShuffle(index=within, seed=seeds, max_index=last, rounds=4)
+
+    def _take(self, indices: Any, size: int | None) -> Any:
+        """The examples at `indices` as tensors: rows are gathered in NumPy, so memory maps are never loaded whole."""
+        leaves = tf.nest.flatten(self.arrays)
+        samples = [_standard(leaf[:0]) for leaf in leaves]
+
+        def gather(chosen: Any) -> list[Any]:
+            return [_standard(leaf[chosen]) for leaf in leaves]
+
+        taken = tf.numpy_function(gather, [indices], [tf.as_dtype(_dtype(sample)) for sample in samples])
+        for tensor, sample in zip(taken, samples, strict=True):
+            tensor.set_shape((size, *sample.shape[1:]))
+        return tf.nest.pack_sequence_as(self.arrays, list(taken))
+
+
+def from_arrays(x: Any, y: Any = None, sample_weight: Any = None, *, shuffle: bool = True) -> ArrayData:
+    """Examples from NumPy arrays, or nests (dicts, tuples) of them; the first axis counts examples.
+
+    Floats are given to the model as `keras.config.floatx()`. Class weights are a `sample_weight` array:
+    `np.where(y == 1, 10.0, 1.0)`. With `shuffle` each epoch has its own order, drawn from the run's seed.
+    Raises IncompatibleError for arrays of different length or without examples.
+    """
+    if sample_weight is not None and y is None:
+        raise IncompatibleError("sample_weight was given without y", "pass y as well")
+    given = {"x": x, "y": y, "sample_weight": sample_weight}
+    arrays = tuple(tf.nest.map_structure(_as_array, value) for value in given.values() if value is not None)
+    leaves = tf.nest.flatten(arrays)
+    if any(leaf.ndim == 0 for leaf in leaves):
+        raise IncompatibleError(
+            "a single number was given where an array is needed",
+            "wrap lists of numbers: numpy.asarray([...])",
+        )
+    lengths = {len(leaf) for leaf in leaves}
+    if len(lengths) != 1 or lengths == {0}:
+        told = ", ".join(
+            f"{name}: {[len(leaf) for leaf in tf.nest.flatten(value)]}"
+            for name, value in zip(given, arrays, strict=False)
+        )
+        raise IncompatibleError(
+            f"the arrays need the same number of examples, at least one; they have {told}",
+            "the first axis of every array counts examples",
+        )
+    return ArrayData(arrays, lengths.pop(), shuffle)
+
+
+def _as_array(value: Any) -> Any:
+    """`value` as an array; a memory map stays one."""
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+def _standard(rows: Any) -> Any:
+    """Rows as the model gets them: floats as Keras' float type, text as bytes objects."""
+    if rows.dtype.kind == "f" and rows.dtype.name != keras.config.floatx():
+        return rows.astype(keras.config.floatx())
+    if rows.dtype.kind == "U":
+        return np.char.encode(rows, "utf-8")
+    return rows
+
+
+def _dtype(sample: Any) -> Any:
+    return tf.string if sample.dtype.kind in "SO" else sample.dtype
