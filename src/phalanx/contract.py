@@ -54,11 +54,13 @@ PLAN_FILE = "plan.json"
 EVENTS_FILE = "events.jsonl"
 AGENT_FILE = "agent.json"  # {"pid": int, "host": str, "started": unix seconds}
 AGENT_LOCK = "agent.lock"  # held with flock as long as the agent lives
+AGENT_LOG = "agent.log"  # what the agent itself printed
 LOG_DIR = "logs"
 BOARD_DIR = "boards"
 ERROR_DIR = "errors"
 CHECKPOINT_DIR = "checkpoints"
 
+AGENT_PID_ENV = "PHALANX_AGENT_PID"  # a worker whose parent is another process by now was orphaned: it leaves
 HOME_ENV = "PHALANX_HOME"  # default ~/.phalanx; runs live in $PHALANX_HOME/runs
 
 

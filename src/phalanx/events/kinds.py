@@ -17,13 +17,22 @@ class Kind(str, Enum):
     RUN_STARTED = "run_started"  # agent: job, workers, resumed (bool), pid
     ROUND_STARTED = "round_started"  # agent: world_size, addresses, chief; `round` is set from here on
     WORKER_STARTED = "worker_started"  # agent: pid, log
-    WORKER_EXITED = "worker_exited"  # agent: exit_code, section, step, and exception/message if it left a report
-    ROUND_ENDED = "round_ended"  # agent: cause (see agent/policy.py), rank, section, step, message, seconds
-    RESTARTING = "restarting"  # agent: restarts_used, restarts_left, delay_s
+    WORKER_EXITED = (
+        "worker_exited"  # agent: exit_code, section, step; after_kill; exception, message of its report
+    )
+    ROUND_ENDED = (
+        "round_ended"  # agent: cause (agent/policy.py), seconds; `rank` of the root cause, exit_code,
+    )
+    # section, step, exception, message, hint, details (last lines of its traceback, else of its log)
+    RESTARTING = "restarting"  # agent: restarts_used, restarts_left, delay_s, reason
     STOP_REQUESTED = "stop_requested"  # agent: by (signal name), grace_s; second request: now=true
-    RUN_FINISHED = "run_finished"  # agent: state (succeeded|failed|stopped), exit_code, reason, seconds
+    RUN_FINISHED = (
+        "run_finished"  # agent: state (succeeded|failed|stopped), exit_code, reason, seconds, cause, hint
+    )
     AGENT_LOST = "agent_lost"  # launcher: message; the agent died without finishing the run
-    TRAINING_STARTED = "training_started"  # chief: start_step, steps, resumed_from, global_batch, precision, xla
+    TRAINING_STARTED = (
+        "training_started"  # chief: start_step, steps, resumed_from, global_batch, precision, xla
+    )
     PROGRESS = "progress"  # chief, at log points: step, loss, metrics, examples_per_s
     EVALUATED = "evaluated"  # chief: step, metrics
     TRAINING_FINISHED = "training_finished"  # chief: step, metrics, seconds
