@@ -1,4 +1,6 @@
-"""What can happen in a run: the kinds of events and what each carries. Append-only: never rename or reuse a kind.
+"""What can happen in a run: the kinds of events and what each carries.
+
+Append-only: never rename or reuse a kind.
 
 An event is a fact with a time. `status` is a fold over events; nobody writes a status.
 """
@@ -69,4 +71,20 @@ class Event:
     def from_line(cls, line: str) -> Event:
         """Read back one line. Raises ValueError for what is no event of a kind known here."""
         raw = json.loads(line)
-        return cls(raw["time"], Kind(raw["kind"]), raw.get("round"), raw.get("rank"), raw.get("data", {}))
+        if not isinstance(raw, dict):
+            raise ValueError("an event is a JSON object")
+        event = cls(
+            raw.get("time", ""), Kind(raw.get("kind")), raw.get("round"), raw.get("rank"), raw.get("data", {})
+        )
+        counts = _is_count(event.round) and _is_count(event.rank)
+        if not (_is_number(event.time) and counts and isinstance(event.data, dict)):
+            raise ValueError("a field of the event has the wrong type")
+        return event
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))

@@ -66,7 +66,7 @@ class EventReader:
         for line in complete.splitlines():
             try:
                 event = Event.from_line(line.decode())
-            except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+            except (ValueError, RecursionError):
                 self.skipped += 1
                 continue
             yield event
