@@ -147,7 +147,7 @@ def test_a_malformed_file_is_refused(tmp_path: Path, raw: bytes, told: str) -> N
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_anywhere_is_an_error_or_stays_within_the_file(tmp_path: Path, data: st.DataObject) -> None:
-    """Flipped values are for the manifest's checksum to see. Here: no crash, no memory beyond the file's size."""
+    """Flipped values are for the manifest to see. Here: no crash, no memory beyond the size of the file."""
     path = tmp_path / "a"
     write(path, {"w": np.arange(4, dtype=np.float32), "flag": np.array([True])})
     raw = bytearray(path.read_bytes())
