@@ -1,11 +1,20 @@
-"""The `phalanx` command: gathers the commands, shows errors as messages, and turns them into exit codes."""
+"""The `phalanx` command: gathers the commands, shows errors as messages, and turns them into exit codes.
+
+A command is one file here with one function of its name. What is heavy (pydantic, YAML, Rich, a backend) is
+imported inside that function, so that `phalanx --help` stays quick.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from phalanx import __version__
+from phalanx.cli import init, plan, schema
 from phalanx.errors import PhalanxError
 
 app = typer.Typer(
@@ -17,12 +26,43 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("plan")(plan.plan)
+app.command("init")(init.init)
+app.command("schema")(schema.schema)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"phalanx {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Synchronous TensorFlow training that keeps its ranks closed when one falls."""
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code, one of `phalanx.contract.ExitCode`."""
+    try:
+        app(list(arguments), prog_name="phalanx")
+    except PhalanxError as error:
+        print(f"phalanx: {error}", file=sys.stderr)
+        return error.exit_code
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 0
+    return 0
 
 
 def main() -> None:
-    """Run the command line; the process ends with a code of `phalanx.contract.ExitCode`."""
-    try:
-        app()
-    except PhalanxError as error:
-        print(f"phalanx: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    """The console script."""
+    # A reader that goes away (`phalanx schema | head`) ends us as it ends any other program: silently.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(invoke(sys.argv[1:]))
