@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import json
 import os
+import signal
 import socket
 import stat
 import sys
@@ -18,7 +19,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from phalanx.agent.loop import Agent
+from phalanx.agent.loop import RESERVE_BYTES, RESERVE_FILE, STOP_SIGNALS, Agent
 from phalanx.agent.preflight import check_entrypoint, check_logs
 from phalanx.contract import AGENT_FILE, AGENT_LOCK, EVENTS_FILE, PLAN_FILE, ExitCode
 from phalanx.errors import InfrastructureError, PhalanxError, UsageError
@@ -39,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
         "--launcher-pipe", action="store_true", help="standard input is a pipe whose end stops the run"
     )
     options = parser.parse_args(argv)
+    # Until the loop listens a stop waits; dying of it here would leave a run without an end in its record.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         run_dir = options.run_dir.resolve()
         plan = _read_plan(run_dir)
@@ -59,6 +62,7 @@ def _supervise(plan: Plan, run_dir: Path, pipe: int | None) -> int:
         earlier = list(EventReader(run_dir / EVENTS_FILE).read_new())
         log = EventLog(run_dir / EVENTS_FILE)
         _say_who(run_dir)
+        (run_dir / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
     except OSError as error:
         raise InfrastructureError(f"the run directory {run_dir} cannot be written: {error}") from error
     started = time.monotonic()
@@ -89,6 +93,7 @@ def _supervise(plan: Plan, run_dir: Path, pipe: int | None) -> int:
         return code
     finally:
         log.close()
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)
 
 
 def _read_plan(run_dir: Path) -> Plan:

@@ -1,7 +1,7 @@
 """The guardian: a small process that outlives a killed agent just long enough to kill what it left.
 
 Workers die with the agent by PR_SET_PDEATHSIG, but what they started does not. The agent tells the guardian
-the process groups over a pipe; when the pipe closes, the guardian kills the groups that are left, and orphans.
+the process groups over a pipe; when the pipe closes, the guardian kills those that are left, and orphans.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from phalanx.agent import state as machine
 from phalanx.agent.guardian import Guardian
@@ -35,10 +35,19 @@ from phalanx.rendezvous.budget import spend
 from phalanx.rendezvous.round import Member, Round, form, join
 from phalanx.rendezvous.store import Store
 
+# Disk space that the agent keeps for its last words: some hundred events.
+RESERVE_FILE = ".reserve"
+RESERVE_BYTES = 64 * 1024
 BOARD_PERIOD_S = 0.1
 # A file system that does not answer for so long is down. The fence itself waits 20 s for its lock.
 PREPARE_TIMEOUT_S = 60.0
 JOIN_TIMEOUT_S = 60.0
+
+STOP_SIGNALS = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+    signal.SIGHUP: ExitCode.TERMINATED,
+}
 
 T = TypeVar("T")
 
@@ -51,6 +60,7 @@ class Agent:
         self._run_dir = run_dir
         self._log = log
         self._store = store
+        self._reserve = run_dir / RESERVE_FILE
         self._first_round = first_round
         self._name = socket.gethostname()
         self._gang = Gang()
@@ -62,19 +72,19 @@ class Agent:
         self._exit_code: int | None = None
         self._joining: asyncio.Task[None] | None = None
         self._seen: dict[int, Progress] = {}
-        self._events: asyncio.Queue[machine.Event] = asyncio.Queue()
+        self._events: asyncio.Queue[machine.Event | BaseException] = asyncio.Queue()
 
     async def run(self, launcher_pipe: int | None) -> int:
         """Run to the end and return the exit code. Raises InfrastructureError when the guardian cannot start.
 
         `launcher_pipe` is a descriptor whose end of file says that the launcher died.
         """
+        self._listen(launcher_pipe)
         try:
             self._guardian = Guardian(self._run_dir)
         except OSError as error:
             raise InfrastructureError(f"the agent cannot start a process: {error}") from error
-        self._listen(launcher_pipe)
-        boards = asyncio.create_task(self._watch_boards())
+        boards = self._in_background(self._watch_boards())
         try:
             return await self._drive()
         finally:
@@ -96,14 +106,31 @@ class Agent:
     async def _next_event(self, deadline_s: float | None) -> machine.Event:
         timeout_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
         try:
-            return await asyncio.wait_for(self._events.get(), timeout_s)
+            event = await asyncio.wait_for(self._events.get(), timeout_s)
         except asyncio.TimeoutError:
             return machine.DeadlinePassed(time.monotonic())
+        if isinstance(event, BaseException):
+            raise event
+        return event
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine beside the loop; what it raises ends the agent rather than being lost."""
+
+        def done(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._events.put_nowait(error)
+
+        task = asyncio.create_task(work)
+        task.add_done_callback(done)
+        return task
+
+    def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._events.put_nowait(context.get("exception") or RuntimeError(context["message"]))
 
     async def _perform(self, command: machine.Command) -> None:
         match command:
             case machine.Join():
-                self._joining = asyncio.create_task(self._join(command))
+                self._joining = self._in_background(self._join(command))
             case machine.Start():
                 self._start()
             case machine.Stop():
@@ -114,21 +141,27 @@ class Agent:
             case machine.Release():
                 await self._release()
             case machine.Record(kind, number, rank, data):
-                self._log.append(kind, round_number=number, rank=rank, **data)
+                self._record(kind, number, rank, **data)
             case machine.Leave(exit_code):
                 self._exit_code = exit_code
+
+    def _record(self, kind: Kind, number: int | None, rank: int | None, **data: Any) -> None:
+        """Append an event. On a full disk the reserve makes room, so that the end and its reason are told."""
+        lost = self._log.lost
+        self._log.append(kind, round_number=number, rank=rank, **data)
+        if self._log.lost > lost and self._reserve.exists():
+            self._reserve.unlink()
+            self._log.append(kind, round_number=number, rank=rank, **data)
 
     # --- what happens outside -------------------------------------------------------------------------------
 
     def _listen(self, launcher_pipe: int | None) -> None:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._callback_failed)
         loop.add_signal_handler(signal.SIGCHLD, self._look_for_exits)
-        for number, code in (
-            (signal.SIGINT, ExitCode.INTERRUPTED),
-            (signal.SIGTERM, ExitCode.TERMINATED),
-            (signal.SIGHUP, ExitCode.TERMINATED),
-        ):
+        for number, code in STOP_SIGNALS.items():
             loop.add_signal_handler(number, self._ask_to_stop, number.name, code)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # blocked since the start of the process
         if launcher_pipe is not None:
             loop.add_reader(launcher_pipe, self._read_launcher, launcher_pipe)
 
@@ -204,7 +237,12 @@ class Agent:
             raise InfrastructureError(f"no free port for {size} workers: {error}") from error
         self._lease = await self._store.grant(JOIN_TIMEOUT_S)
         await join(self._store, number, Member(self._name, self._ports.addresses), self._lease)
-        formed = await asyncio.wait_for(form(self._store, number, size), JOIN_TIMEOUT_S)
+        try:
+            formed = await asyncio.wait_for(form(self._store, number, size), JOIN_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            raise InfrastructureError(
+                f"round {number} did not come together within {JOIN_TIMEOUT_S:g} s"
+            ) from None
         used = 0
         if command.after_failure_of is not None:
             used = await spend(self._store, "restarts", command.after_failure_of)
@@ -238,9 +276,7 @@ class Agent:
                     argv = worker_argv(self._plan, sys.executable)
                     pid = self._gang.start(worker.rank, argv, env, self._plan.working_dir, log)
                     self._guardian.watch(pid)
-                    self._log.append(
-                        Kind.WORKER_STARTED, round_number=number, rank=worker.rank, pid=pid, log=str(log)
-                    )
+                    self._record(Kind.WORKER_STARTED, number, worker.rank, pid=pid, log=str(log))
                     continue
             except OSError as error:
                 trouble = f"rank {worker.rank} cannot be started: {error}"

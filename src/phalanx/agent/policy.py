@@ -16,6 +16,7 @@ from phalanx.plan.model import FailurePlan
 
 # A round of a script that reports no steps counts as progress when it lasted this long.
 UNMEASURED_PROGRESS_S = 60.0
+_LAST_SIGNAL = 64  # SIGRTMAX of Linux
 # Longest pause before a new round; reached by doubling from 1 s while rounds make no progress.
 MAX_DELAY_S = 30.0
 
@@ -134,7 +135,7 @@ def table_code(code: int) -> int:
     """The exit code of the table that stands for `code`: unknown numbers are the program's own failures."""
     if code in ExitCode.__members__.values():
         return int(code)
-    return int(ExitCode.ABORTED if code > 128 else ExitCode.USER_ERROR)
+    return int(ExitCode.ABORTED if _is_signal(code) else ExitCode.USER_ERROR)
 
 
 def cause_of(exit: Exit) -> Cause | None:
@@ -148,7 +149,7 @@ def cause_of(exit: Exit) -> Cause | None:
         return Cause.EARLY_EXIT if unfinished else None
     if exit.exit_code in _CAUSE_OF_CODE:
         return _CAUSE_OF_CODE[exit.exit_code]
-    return Cause.CRASHED if exit.exit_code > 128 else Cause.USER_ERROR
+    return Cause.CRASHED if _is_signal(exit.exit_code) else Cause.USER_ERROR
 
 
 def root_cause(exits: Sequence[Exit]) -> Failure | None:
@@ -249,11 +250,16 @@ def _describe(exit: Exit, cause: Cause) -> str:
         done, target = exit.progress.steps_done, exit.progress.target_steps
         after = f" after step {done} of {target}" if target else ""
         return f"exited with 0{after} while work remained"
-    if exit.exit_code > 128:
+    if _is_signal(exit.exit_code):
         name = _signal_name(exit.exit_code - 128)
         why = {"SIGKILL": ": by hand, by the kernel for memory, or by a scheduler"}.get(name, "")
         return f"died of {name}{why}"
     return f"exited with code {exit.exit_code}"
+
+
+def _is_signal(code: int) -> bool:
+    """Whether an exit code says that a signal killed; 255 is what sys.exit(-1) gives."""
+    return 128 < code <= 128 + _LAST_SIGNAL
 
 
 def _signal_name(number: int) -> str:

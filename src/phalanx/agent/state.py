@@ -316,7 +316,7 @@ def _failed(state: State, at_s: float, failure: Failure) -> Step:
     lasted_s = at_s - state.round_began_s
     history, repeated = remember(state.history, failure, tuple(state.progress.values()), lasted_s)
     verdict = judge(failure, history, repeated, state.limits)
-    state = replace(state, history=history)
+    state = replace(state, history=history, exits=(), overdue=())
     told = (Release(), _round_ended(state, at_s, failure.cause, failure))
     if not verdict.restart:
         return _and_then(told, _finish(state, at_s, "failed", verdict.exit_code, verdict.reason, failure))

@@ -1,4 +1,4 @@
-"""The event log of a run: one JSON line an event, appended with a single write, so several processes share it."""
+"""The event log of a run: one JSON line an event, each appended by one write, so processes can share it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lost = 0
+        self._torn = False
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def append(
@@ -29,12 +30,17 @@ class EventLog:
         """Append one event with the present time and return it."""
         event = Event(time.time(), kind, round_number, rank, data)
         line = (event.to_line() + "\n").encode()
+        if self._torn:  # the disk took half of the last line: do not write on behind it
+            line = b"\n" + line
         try:
             written = os.write(self._fd, line)
         except OSError:
-            written = -1
-        if written != len(line):
+            written = 0
+        if written == len(line):
+            self._torn = False
+        else:
             self.lost += 1
+            self._torn = self._torn or written > 0
         return event
 
     def close(self) -> None:
@@ -43,9 +49,10 @@ class EventLog:
 
 
 class EventReader:
-    """Reads events from a log, and on each further call what was appended since; the log may still be growing.
+    """Reads events from a log, and on each further call what was appended since; the log may be growing.
 
-    A torn line (a writer died, the disk was full) and kinds of a newer version are skipped and counted in `skipped`.
+    A torn line (a writer died, the disk was full) and kinds of a newer version are skipped and counted in
+    `skipped`.
     """
 
     def __init__(self, path: Path) -> None:

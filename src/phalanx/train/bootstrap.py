@@ -175,7 +175,7 @@ def _leave(code: int) -> NoReturn:
     """Leave with `code`.
 
     By os._exit after a failure, and whenever phalanx.train was used: the end of the interpreter may hang
-    after a collective was aborted. On success the threads that Python would have waited for are waited for here.
+    after a collective was aborted. On success this waits for the threads that Python would have waited for.
     """
     succeeded = code == ExitCode.SUCCESS
     if succeeded and "phalanx.train.context" not in sys.modules:
