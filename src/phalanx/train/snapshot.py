@@ -20,6 +20,7 @@ from phalanx.train import private_keras
 from phalanx.train.variable_names import (
     COUNTED_CLASSES,
     counted_base,
+    from_owner,
     slot_paths,
     stable_paths,
 )
@@ -107,8 +108,9 @@ def variables_of(model: Any) -> dict[str, Any]:
 
     optimizers = _optimizers_of(model)
     slots = _unique(slot for optimizer in optimizers for slot in optimizer.variables)
-    raw_slots = slot_paths((slot.path for slot in slots), list(zip(raw, stable, strict=True)))
     owners = [owner for optimizer in optimizers for owner in _with_inner(optimizer)]
+    owned = [from_owner(slot.path, {owner.name for owner in owners}) for slot in slots]
+    raw_slots = slot_paths(owned, list(zip(raw, stable, strict=True)))
     stable_slots = stable_paths(raw_slots, _counted_names(owners, raw_slots))
     named.update(zip((f"optimizer/{path}" for path in stable_slots), slots, strict=True))
     return named

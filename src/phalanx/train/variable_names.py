@@ -9,7 +9,7 @@ still equal is numbered. Names that a user gave stay as they are. Pure: no Tenso
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 _COUNTER = re.compile(r"_\d+$")
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=.)(?=[A-Z][a-z])")
@@ -63,6 +63,17 @@ def slot_paths(paths: Iterable[str], model_paths: Sequence[tuple[str, str]]) -> 
             leaf = f"{flat[owner]}/{leaf[len(owner) + 1 :]}"
         result.append(f"{parent}/{leaf}" if parent else leaf)
     return result
+
+
+def from_owner(path: str, owners: Container[str]) -> str:
+    """Drop what comes before the last of `owners` in `path`: scopes that were open when it was built.
+
+    An inner optimizer built by hand has `adam/iteration`, one built in the first step of its outer one
+    `loss_scale_optimizer/adam/iteration`.
+    """
+    segments = path.split("/")
+    starts = [place for place, segment in enumerate(segments[:-1]) if segment in owners]
+    return "/".join(segments[starts[-1] :]) if starts else path
 
 
 def numbered(names: Iterable[str]) -> list[str]:

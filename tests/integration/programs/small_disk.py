@@ -1,4 +1,4 @@
-"""Saves on a tmpfs of one megabyte until it is full, then read-only: small_disk.py MOUNT_POINT, able to mount."""
+"""Saves on a tmpfs of one megabyte until it is full, then read-only: small_disk.py MOUNT_POINT."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from checkpoint_samples import commit_steps, draft, names_in
 from phalanx.checkpoint import fence
 from phalanx.checkpoint.commit import commit

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.train.variable_names import counted_base, numbered, slot_paths, stable_paths
+from phalanx.train.variable_names import counted_base, from_owner, numbered, slot_paths, stable_paths
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,14 @@ def test_slots_find_the_variable_that_they_belong_to() -> None:
         "adam/dense/kernel_x/velocity",
         "lr",
     ]
+
+
+def test_scopes_that_were_open_are_dropped() -> None:
+    owners = {"adam", "loss_scale_optimizer"}
+    assert from_owner("loss_scale_optimizer/adam/iteration", owners) == "adam/iteration"
+    assert from_owner("adam/iteration", owners) == "adam/iteration"
+    assert from_owner("scope/adam/adam", owners) == "adam/adam"
+    assert from_owner("elsewhere/x", owners) == "elsewhere/x"
 
 
 segments = st.sampled_from(["dense", "dense_1", "dense_2", "dense_1_1", "w", "block_1"])
