@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from phalanx import __version__
-from phalanx.cli import init, plan, schema
+from phalanx.cli import cancel, events, init, logs, plan, resume, run, schema, status
+from phalanx.cli import list as list_
 from phalanx.errors import PhalanxError
 
 app = typer.Typer(
@@ -26,6 +27,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("run")(run.run)
+app.command("status")(status.status)
+app.command("list")(list_.list_runs)
+app.command("logs")(logs.logs)
+app.command("events")(events.events)
+app.command("cancel")(cancel.cancel)
+app.command("resume")(resume.resume)
 app.command("plan")(plan.plan)
 app.command("init")(init.init)
 app.command("schema")(schema.schema)

@@ -59,7 +59,7 @@ class RankStatus:
 
 @dataclass(frozen=True)
 class FailureStatus:
-    """The root cause of the last failed round; `rank` is None when it was no worker's, `time` Unix seconds."""
+    """The root cause of the last failed round; `rank` is None when it was no worker's."""
 
     time: float
     round: int | None
