@@ -62,8 +62,8 @@ def test_the_manifest_names_every_variable(results: tuple[dict[str, Any], dict[s
     [
         (
             "other_width",
-            "21 of 25",
-            "model/dense/kernel: float32 of shape [8, 9] in the model, float32 of shape [8, 16]",
+            "17 of 23",
+            "model/dense/bias: float32 of shape [9] in the model, float32 of shape [16] in the checkpoint",
         ),
         ("other_optimizer", "16 of 25", "optimizer/adam/dense/bias/momentum: the checkpoint has it"),
     ],
