@@ -1,7 +1,8 @@
-"""Checks that all ranks hold the same numbers, before a difference makes them wait for each other."""
+"""Keeps ranks together at both ends of training: equal numbers at the start, no early leaving at the end."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from phalanx.errors import IncompatibleError
+
+_log = logging.getLogger(__name__)
 
 
 def check_agreement(strategy: Any, rank: int, values: Mapping[str, int]) -> None:
@@ -42,3 +45,21 @@ def disagreement(names: list[str], rows: list[list[int]]) -> str:
             told = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(column))
             return f"ranks differ in {name} ({told})"
     return ""
+
+
+def close(strategy: Any) -> None:
+    """Let every rank finish the work before this before any rank leaves.
+
+    A rank that leaves right after a collective can take away what a slower rank still fetches from it. When
+    this last, empty one fails because a rank is gone, that rank had ended it, so all had done the rest.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return
+
+    def nothing() -> Any:
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.zeros(()))
+
+    try:
+        strategy.run(tf.function(nothing, autograph=False))
+    except tf.errors.UnavailableError as error:
+        _log.debug("a rank left before this one: %s", error.message)

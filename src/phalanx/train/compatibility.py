@@ -11,20 +11,24 @@ from phalanx.errors import IncompatibleError
 from phalanx.train import private_keras
 
 
-def check_model(model: Any, *, strategy: Any, world_size: int, xla: bool) -> None:
-    """Raise IncompatibleError for a model that cannot be trained by `world_size` ranks, or not with `xla`."""
+def check_type(model: Any) -> None:
+    """Raise IncompatibleError for what is no Keras model."""
     if not isinstance(model, keras.Model):
         raise IncompatibleError(
             f"a Keras model is needed, not {type(model).__module__}.{type(model).__name__}",
             "build it with Keras 3; a loop of your own needs only run.strategy",
         )
+
+
+def check_model(model: Any, *, strategy: Any, world_size: int, xla: bool) -> None:
+    """Raise IncompatibleError for a model that cannot be trained by `world_size` ranks, or not with `xla`."""
     if getattr(model, "optimizer", None) is None:
         raise IncompatibleError(
             f"model {model.name!r} is not compiled", "call model.compile(optimizer=..., loss=...) first"
         )
     if world_size > 1:
-        _check_scope(model, strategy)
         _check_distributed(model)
+        _check_scope(model, strategy)
     if xla:
         _check_xla(model, world_size)
 
@@ -40,7 +44,7 @@ def _check_scope(model: Any, strategy: Any) -> None:
     ]
     if outside:
         raise IncompatibleError(
-            f"{' and '.join(outside)} was made outside run.scope(), so ranks would not train the same weights",
+            f"{' and '.join(outside)} was made outside run.scope(), so ranks would train different weights",
             "make model and optimizer, and compile, within `with run.scope():`",
         )
 
@@ -50,8 +54,8 @@ def _check_distributed(model: Any) -> None:
         inner = getattr(optimizer, "inner_optimizer", optimizer)
         if inner.gradient_accumulation_steps:
             raise IncompatibleError(
-                f"gradient_accumulation_steps={inner.gradient_accumulation_steps} cannot work on several workers: "
-                "TensorFlow allows no communication inside the branch that it adds",
+                f"gradient_accumulation_steps={inner.gradient_accumulation_steps} cannot work on several "
+                "workers: TensorFlow allows no communication inside the branch that it adds",
                 "leave it out and raise train.global_batch, or run on one worker",
             )
     if model.jit_compile is True:
@@ -76,7 +80,8 @@ def _check_xla(model: Any, world_size: int) -> None:
     synchronized = [layer.name for layer in _batch_norms(model) if layer.trainable and layer.synchronized]
     if world_size > 1 and synchronized:
         raise IncompatibleError(
-            f"train.xla cannot compile the communication inside synchronized BatchNormalization: {_some(synchronized)}",
+            "train.xla cannot compile the communication inside synchronized BatchNormalization: "
+            f"{_some(synchronized)}",
             "set train.xla: false, or use another normalization (GroupNormalization, LayerNormalization)",
         )
 

@@ -18,14 +18,15 @@ import tensorflow as tf
 from phalanx.contract import WorkerEnv
 from phalanx.errors import IncompatibleError
 from phalanx.train import keras_adapter, loop, private_keras, private_tf
-from phalanx.train.loop import FitResult, Source
+from phalanx.train.loop import FitResult
 from phalanx.train.reporting import Reporter
 from phalanx.train.settings import Settings, resolve
+from phalanx.train.sources import Source
 
 
 @dataclass(frozen=True)
 class Run:
-    """This process as a member of the gang. `round` counts from 1, 0 without an agent; rank 0 is the chief."""
+    """This process as a member of the gang; rank 0 is the chief. `round` is 0 without an agent."""
 
     strategy: Any
     rank: int
@@ -64,13 +65,15 @@ class Run:
     ) -> FitResult:
         """Train a compiled Keras 3 model on all ranks, from its newest checkpoint on if there is one.
 
-        `dataset_fn` gives `data.from_arrays(...)`, or a tf.data.Dataset of this rank's own batches. `steps` is
-        the last step of the job, not of this round; the job file's `train.steps` wins over it. `validation` is
-        evaluated over all ranks every `validation_every` steps and at the end. Metrics are read and logged every
-        `log_every` steps, each time over the steps since the last. All ranks must pass the same numbers.
+        `dataset_fn` is `data.from_arrays(...)`, a tf.data.Dataset of this rank's own batches, or a function
+        of this run that returns one. `steps` is the last step of the job, not of this round; the job file's
+        `train.steps` wins over it. `validation` is evaluated over all ranks every `validation_every` steps
+        and at the end. Metrics are read and logged every `log_every` steps, each time over the steps since
+        the last. All ranks must pass the same numbers.
 
-        Raises IncompatibleError for what cannot work, CheckpointError and CheckpointMismatchError, and SystemExit
-        with ExitCode.PREEMPTED on the chief when SIGTERM came and the checkpoint is saved.
+        Raises IncompatibleError for what cannot work, CheckpointMismatchError for a checkpoint of another
+        model, CheckpointError when the last one cannot be saved, and, on the chief, SystemExit with
+        ExitCode.PREEMPTED when SIGTERM came and the state is saved.
         """
         request = loop.Request(dataset_fn, steps, validation, validation_every or 0, log_every)
         return loop.fit(self, self._attach(model), model, request)
@@ -102,10 +105,10 @@ def init(
 ) -> Run:
     """Join the gang and return this process's `Run`; a second call returns the same one.
 
-    Call it before anything else of TensorFlow. The arguments hold where the job file says nothing, so the same
-    script runs under `phalanx run` and as plain `python train.py`, which trains in this one process. Seeds
-    Python, NumPy and Keras, and sets the Keras dtype policy. Raises IncompatibleError for versions, settings or
-    devices that cannot work.
+    Call it before anything else of TensorFlow. The arguments hold where the job file says nothing, so the
+    same script runs under `phalanx run` and as plain `python train.py`, which trains in this one process.
+    Seeds Python, NumPy and Keras, and sets the Keras dtype policy. Raises IncompatibleError for versions,
+    settings or devices that cannot work.
     """
     global _run
     if _run is None:
@@ -131,9 +134,10 @@ def _read_env() -> WorkerEnv | None:
             f"the agent's settings cannot be read: {error}",
             "agent and worker need the same version of phalanx installed",
         ) from error
-    if env is None and len(_workers_in_tf_config()) > 1:
+    workers = _workers_in_tf_config()
+    if env is None and len(workers) > 1:
         raise IncompatibleError(
-            f"TF_CONFIG names {len(_workers_in_tf_config())} workers, but no phalanx agent started this process",
+            f"TF_CONFIG names {len(workers)} workers, but no phalanx agent started this process",
             "start the script with `phalanx run`, or unset TF_CONFIG to train in one process",
         )
     return env
@@ -151,9 +155,10 @@ def _join(env: WorkerEnv | None, script: Settings) -> Run:
     world_size = env.world_size if env else 1
     if world_size > 1:
         strategy = private_tf.multi_worker_strategy()
-        if strategy.num_replicas_in_sync != world_size:
+        replicas = strategy.num_replicas_in_sync
+        if replicas != world_size:
             raise IncompatibleError(
-                f"{world_size} workers hold {strategy.num_replicas_in_sync} replicas; each needs exactly one device",
+                f"{world_size} workers hold {replicas} replicas; each worker needs exactly one device",
                 "let each worker see one GPU (CUDA_VISIBLE_DEVICES in its environment), or none",
             )
     else:

@@ -1,10 +1,11 @@
 """Data whose order is a function of (seed, epoch, step, global batch): `from_arrays`.
 
-Owns the way from arrays to this rank's batches. The arithmetic is in `order`; nothing here talks to other ranks.
+Owns the way from arrays to this rank's batches. The arithmetic is in `order`; no rank talks to another here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,25 +42,23 @@ class ArrayData:
         start, stop = order.share(global_batch, world_size, rank)
         offsets = tf.range(start, stop, dtype=tf.int64)
 
-        @tf.autograph.experimental.do_not_convert
         def batch_of(step: Any) -> Any:
             return self._take(self._indices(step * global_batch + offsets, seed), stop - start)
 
-        return tf.data.Dataset.counter(start_step).map(batch_of).prefetch(2)
+        return tf.data.Dataset.counter(start_step).map(_as_written(batch_of)).prefetch(2)
 
     def evaluation(self, *, batch: int, world_size: int = 1, rank: int = 0) -> tf.data.Dataset:
         """This rank's share of all examples, in order, each exactly once over all ranks.
 
-        `batch` counts the examples of all ranks together. Ranks may get different numbers of batches, or none.
+        `batch` counts the examples of all ranks together. Ranks may get different numbers of batches.
         """
         ranges = order.evaluation_shares(self.examples, batch, world_size, rank)
         bounds = np.asarray(ranges, dtype=np.int64).reshape(-1, 2)
 
-        @tf.autograph.experimental.do_not_convert
         def batch_of(bound: Any) -> Any:
             return self._take(tf.range(bound[0], bound[1]), None)
 
-        return tf.data.Dataset.from_tensor_slices(bounds).map(batch_of).prefetch(2)
+        return tf.data.Dataset.from_tensor_slices(bounds).map(_as_written(batch_of)).prefetch(2)
 
     def _indices(self, positions: Any, seed: int) -> Any:
         """Which examples stand at `positions` of the endless stream (int64 vector in, int64 vector out)."""
@@ -67,13 +66,13 @@ class ArrayData:
         within = positions % self.examples
         if not self.shuffle:
             return within
-        # tf.random.experimental.index_shuffle is this operation, but pads a matrix of seeds along the wrong axis.
+        # tf.random.experimental.index_shuffle is this operation, but pads a matrix of seeds on a wrong axis.
         seeds = tf.stack([tf.zeros_like(epoch), tf.zeros_like(epoch) + seed, epoch], axis=-1)
         last = tf.constant(self.examples - 1, tf.int64)
         return tf.raw_ops.RandomIndexShuffle(index=within, seed=seeds, max_index=last, rounds=4)
 
     def _take(self, indices: Any, size: int | None) -> Any:
-        """The examples at `indices` as tensors: rows are gathered in NumPy, so memory maps are never loaded whole."""
+        """The examples at `indices`, gathered in NumPy: a memory map is never loaded whole."""
         leaves = tf.nest.flatten(self.arrays)
         samples = [_standard(leaf[:0]) for leaf in leaves]
 
@@ -128,6 +127,12 @@ def _standard(rows: Any) -> Any:
     if rows.dtype.kind == "U":
         return np.char.encode(rows, "utf-8")
     return rows
+
+
+def _as_written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as tf.data may trace it, without AutoGraph rewriting it."""
+    traced: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+    return traced
 
 
 def _dtype(sample: Any) -> Any:

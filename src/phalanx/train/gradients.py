@@ -17,8 +17,8 @@ from phalanx.train import private_tf
 class GradientReducer:
     """Sums gradients over all replicas. Used while a step is traced, within the replica context.
 
-    Keras divides each rank's loss by the number of ranks, so the sum of the gradients is the mean over the global
-    batch when all ranks hold equally many examples. When they do not, `weighted` or `counted` says so.
+    Keras divides each rank's loss by the number of ranks, so the sum of the gradients is the mean over the
+    global batch when all ranks hold equally many examples. When they do not, `weighted` or `counted` says so.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class GradientReducer:
 
     @contextmanager
     def counted(self, examples: Any) -> Iterator[None]:
-        """Within: this rank holds `examples` (a scalar tensor, 0 allowed); the others' numbers travel along."""
+        """Within: this rank holds `examples` (a scalar tensor, 0 allowed), told to the others on the way."""
         self._examples = examples
         try:
             yield

@@ -38,7 +38,8 @@ class Adapter:
                 private_keras.reduce_before_apply(optimizer, self.reducer.reduce)
 
     def build(self, model: Any, batch: Any) -> None:
-        """Create all variables from the shapes of `batch` (tensors or specs), then give this rank its seeds."""
+        """Create all variables from the shapes of `batch` (tensors or specs); give this rank its seeds."""
+        self.hook_optimizers(model)
         with self.strategy.scope():
             private_keras.build(model, batch)
         self.take_own_seeds(model)
@@ -53,7 +54,8 @@ class Adapter:
 
     def train_step(self, model: Any) -> Callable[[Any], Any]:
         """The function that one replica runs on its part of a batch."""
-        return private_keras.compiled_train_step(model) if self._xla else model.train_step  # type: ignore[no-any-return]
+        step: Callable[[Any], Any] = model.train_step
+        return private_keras.compiled_train_step(model) if self._xla else step
 
     def adapt_trainer(self, model: Any) -> None:
         """Make stock `fit`, `evaluate` and `train_on_batch` of this instance work on all ranks."""
@@ -134,7 +136,7 @@ def attach(
 
     Raises IncompatibleError for what cannot work, saying what to do instead.
     """
-    private_keras.self_test()
+    compatibility.check_type(model)
     adapter = _ADAPTERS.get(model)
     if adapter is None:
         adapter = Adapter(strategy, world_size, rank, xla, reporter)

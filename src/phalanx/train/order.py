@@ -12,7 +12,7 @@ from __future__ import annotations
 def share(batch: int, world_size: int, rank: int) -> tuple[int, int]:
     """The part [start, stop) of a batch that `rank` takes: contiguous, sizes differing by at most one.
 
-    The first `batch % world_size` ranks take one more. In a batch smaller than the gang the last ranks get nothing.
+    The first `batch % world_size` ranks take one more; of a batch smaller than the gang the last get nothing.
     """
     size, longer = divmod(batch, world_size)
     start = rank * size + min(rank, longer)
@@ -22,8 +22,8 @@ def share(batch: int, world_size: int, rank: int) -> tuple[int, int]:
 def gradient_weight(batch: int, world_size: int, rank: int) -> float | None:
     """What this rank's mean gradient counts relative to an even split; None when the split is even.
 
-    The mean over the global batch of B examples is sum_r (n_r / B) * mean_r. Keras divides every rank's loss by
-    the number of ranks W and the gradients are summed, so what is missing is the factor n_r * W / B.
+    The mean over the global batch of B examples is sum_r (n_r / B) * mean_r. Keras divides every rank's loss
+    by the number of ranks W and the gradients are summed, so what is missing is the factor n_r * W / B.
     """
     if batch % world_size == 0:
         return None
@@ -32,7 +32,7 @@ def gradient_weight(batch: int, world_size: int, rank: int) -> float | None:
 
 
 def evaluation_shares(examples: int, batch: int, world_size: int, rank: int) -> list[tuple[int, int]]:
-    """The index ranges that `rank` evaluates, one a batch: every example once over all ranks, empty ones left out."""
+    """The index ranges that `rank` evaluates, one a batch: over all ranks every example comes once."""
     ranges = []
     for first in range(0, examples, batch):
         start, stop = share(min(batch, examples - first), world_size, rank)

@@ -1,7 +1,7 @@
 """Every private name of Keras that Phalanx uses, and a self-test of them. Verified with Keras 3.12 to 3.15.
 
-Why they are needed: under MultiWorkerMirroredStrategy stock Keras 3 fails in two methods of its trainer, and its
-optimizers reduce gradients after they clip them (keras issues 20585 and 19308).
+Why they are needed: under MultiWorkerMirroredStrategy stock Keras 3 fails in two methods of its trainer, and
+its optimizers reduce gradients after they clip them (keras issues 20585 and 19308).
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def replace_trainer_methods(
 ) -> None:
     """Override, on this instance only, the two trainer methods that fail under a multi-worker strategy.
 
-    `build_from_iterator(iterator, data_batch)` creates variables; `make_function(step)` gives what Keras calls
-    with an iterator, once an execution. Class and serialisation of the model stay as they are.
+    `build_from_iterator(iterator, data_batch)` creates variables; `make_function(step)` gives what Keras
+    calls with an iterator, once an execution. Class and serialisation of the model stay as they are.
     """
     model._maybe_symbolic_build = lambda iterator=None, data_batch=None: build_from_iterator(
         iterator, data_batch
@@ -108,7 +108,7 @@ def compiled_train_step(model: Any) -> Callable[[Any], Any]:
     Takes and returns what `model.train_step` does.
     """
 
-    @tf.function(jit_compile=True, autograph=False)
+    @tf.function(jit_compile=True, autograph=False)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def forward_backward(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, list[Any]]:
         with tf.GradientTape() as tape:
             y_pred = model(x, training=True)

@@ -14,8 +14,8 @@ from tensorflow.python.eager import context
 
 from phalanx.errors import IncompatibleError
 
-# Gradients are packed up to this size before they are sent: 100 MB took 220 ms so, against 432-456 ms unpacked
-# and 260 ms with 10 MB (loopback, RING, two processes on two cores).
+# Gradients are packed up to this size before they are sent: 100 MB took 220 ms so, against 432-456 ms
+# unpacked and 260 ms with 10 MB (loopback, RING, two processes on two cores).
 BYTES_PER_PACK = 4 * 1024 * 1024
 
 
@@ -65,5 +65,5 @@ def multi_worker_strategy() -> Any:
             raise
         raise IncompatibleError(
             "TensorFlow was already in use when phalanx.train.init() was called",
-            "call phalanx.train.init() before anything that makes a tensor, a variable, a data set or a model",
+            "call phalanx.train.init() before anything that makes a tensor, a data set or a model",
         ) from error

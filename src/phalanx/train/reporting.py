@@ -20,16 +20,19 @@ logger = logging.getLogger("phalanx.train")
 
 
 class Reporter:
-    """The worker's voice. Events and information are the chief's; warnings are anyone's."""
+    """The worker's voice. Events and information are the chief's; warnings are anyone's.
+
+    `board` and `events` are None without an agent.
+    """
 
     def __init__(self, env: WorkerEnv | None) -> None:
         self.board: BoardWriter | None = None
-        self._events: EventLog | None = None
+        self.events: EventLog | None = None
         self._round = env.round if env else None
         self._rank = env.rank if env else 0
         if env is not None:
             self.board = BoardWriter(board_file(Path(env.run_dir), env.round, env.rank))
-            self._events = EventLog(Path(env.run_dir) / EVENTS_FILE)
+            self.events = EventLog(Path(env.run_dir) / EVENTS_FILE)
         _log_to_stdout(self._rank)
 
     def section(self, name: str) -> None:
@@ -39,14 +42,14 @@ class Reporter:
 
     def event(self, kind: Kind, **data: Any) -> None:
         """Append an event of the chief; other ranks say nothing."""
-        if self._events is not None and self._rank == 0:
-            self._events.append(kind, round_number=self._round, rank=self._rank, **data)
+        if self.events is not None and self._rank == 0:
+            self.events.append(kind, round_number=self._round, rank=self._rank, **data)
 
     def warning(self, message: str) -> None:
         """Log a warning and append it as an event, on any rank."""
         logger.warning(message)
-        if self._events is not None:
-            self._events.append(Kind.WARNING, round_number=self._round, rank=self._rank, message=message)
+        if self.events is not None:
+            self.events.append(Kind.WARNING, round_number=self._round, rank=self._rank, message=message)
 
     def info(self, message: str) -> None:
         """Log one line; only the chief's is shown."""

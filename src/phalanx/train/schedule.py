@@ -1,6 +1,6 @@
 """When what happens in a training run: pure arithmetic of step numbers. No TensorFlow, no I/O.
 
-All ranks must do the same collective work at the same steps, so all of it is decided here from numbers that are
+All ranks must do the same collective work at the same steps, so it is decided here, from numbers that are
 equal on all ranks.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """Ends at `steps`; logs, evaluates and saves whenever the step is a multiple of the interval, and at the end.
+    """Ends at `steps`; logs, evaluates and saves at each multiple of an interval, and at the end.
 
-    An interval of 0 means never (except logging and saving, which always happen at the end).
+    An interval of 0 means never, but for logging and saving at the end.
     """
 
     steps: int
@@ -23,7 +23,7 @@ class Schedule:
     steps_per_execution: int = 1
 
     def next_steps(self, step: int) -> int:
-        """How many steps to run at once after `step`: up to `steps_per_execution`, but never past a boundary."""
+        """How many steps to run at once after `step`: never past a step at which something is due."""
         room = self.steps - step
         for every in (self.log_every, self.validation_every, self.checkpoint_every):
             if every:

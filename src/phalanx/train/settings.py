@@ -19,7 +19,7 @@ class Settings:
     """Settings of one run, equal on all ranks.
 
     `steps` and `global_batch` are None when neither job file nor script named them. `precision` is a Keras
-    policy name. `xla` compiles the forward and backward pass. `checkpoint_dir` None means: keep no checkpoints.
+    policy name. `xla` compiles the forward and backward pass. Without `checkpoint_dir` nothing is saved.
     """
 
     steps: int | None = None

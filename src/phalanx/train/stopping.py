@@ -14,8 +14,8 @@ from typing import Any
 class StopFlag:
     """A context manager; `requested` is true once SIGTERM came within it.
 
-    Python runs handlers in the main thread between two bytecodes, so the flag rises when the step under way has
-    returned from TensorFlow. In another thread than the main one no handler can be set and the flag never rises.
+    Python runs handlers in the main thread between two bytecodes, so the flag rises when the step under way
+    has returned from TensorFlow. Outside the main thread no handler can be set and the flag never rises.
     """
 
     def __init__(self) -> None:
