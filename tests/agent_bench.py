@@ -42,13 +42,14 @@ def make_run(
     checkpoint_dir: Path | None = None,
     log_dir: Path | None = None,
     name: str = "run",
+    prelude: str = PRELUDE,
     **failure: Any,
 ) -> Path:
-    """A run directory with a plan for `script` (its text; PRELUDE comes before it)."""
+    """A run directory with a plan for `script` (its text; `prelude` comes before it)."""
     run_dir = tmp_path / name
     run_dir.mkdir()
     path = tmp_path / f"{name}.py"
-    path.write_text(PRELUDE + script)
+    path.write_text(prelude + script)
     plan = Plan(
         job="test",
         job_hash="0",
