@@ -16,7 +16,7 @@ from phalanx.backends.base import RunningAgent
 from phalanx.backends.local import LocalBackend
 from phalanx.cli.stopping import StopRelay
 from phalanx.cli.summary import document, summary, to_json
-from phalanx.cli.view import NoView, PlainView, View
+from phalanx.cli.view import NoView, PlainView, View, in_foreground
 from phalanx.cli.watch import Look, RunWatch
 from phalanx.contract import AGENT_LOG, EVENTS_FILE, ExitCode
 from phalanx.errors import InfrastructureError, PhalanxError
@@ -173,7 +173,7 @@ def _signals_to(relay: StopRelay) -> Iterator[None]:
 def _choose_view(run_id: str, plain: bool, as_json: bool) -> View:
     if as_json:
         return NoView()
-    if not plain and sys.stdout is not None and sys.stdout.isatty():
+    if not plain and in_foreground(sys.stdout):
         from rich.console import Console
 
         from phalanx.cli.live import LiveView

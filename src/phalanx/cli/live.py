@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import termios
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -14,6 +18,7 @@ from rich.text import Text
 
 from phalanx.cli import wording
 from phalanx.cli.summary import steps_text
+from phalanx.cli.view import in_foreground
 from phalanx.events.kinds import Event, Kind
 from phalanx.events.status import RankStatus, RunState, RunStatus
 
@@ -27,11 +32,12 @@ _STATE_STYLES = {
     RunState.STOPPED: "bold yellow",
     RunState.LOST: "bold red",
 }
-_LAST_EVENTS = 5
-# Lines of the view besides the rows of the ranks and the events.
-_OTHER_LINES = 10
+_LAST_EVENTS, _LOW_EVENTS = 5, 2
+_LOW_LINES = 24
+# Lines of the table that are no rank: blank, headings, rule, "and 50 more", blank.
+_TABLE_LINES = 5
 # Below these widths the table leaves out what a person needs least.
-_WIDE, _MEDIUM = 72, 52
+_WIDE, _MEDIUM = 56, 46
 
 
 class LiveView:
@@ -41,6 +47,7 @@ class LiveView:
         self._run_id = run_id
         self._console = console
         self._events: deque[Event] = deque(maxlen=_LAST_EVENTS)
+        self._terminal = _hide_control_characters()
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._live.start()
 
@@ -53,24 +60,42 @@ class LiveView:
 
     def close(self) -> None:
         """Leave the last picture where it is."""
-        self._live.stop()
+        try:
+            self._live.stop()
+        finally:
+            if self._terminal is not None and in_foreground(sys.stdin):
+                with suppress(termios.error):  # it is gone
+                    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._terminal)
+
+
+def _hide_control_characters() -> list[Any] | None:
+    """Keep the `^C` that a terminal echoes out of the picture; returns the settings to give back."""
+    if not in_foreground(sys.stdin):
+        return None
+    before = termios.tcgetattr(sys.stdin)
+    without = list(before)
+    without[3] &= ~termios.ECHOCTL  # local modes
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, without)
+    return before
 
 
 def render(
     run_id: str, status: RunStatus, events: Sequence[Event], *, width: int, height: int = 40
 ) -> RenderableType:
     """The picture of a run for a terminal of `width` columns and `height` lines."""
+    facts = list(_facts(status))
+    shown = events[-(_LAST_EVENTS if height >= _LOW_LINES else _LOW_EVENTS) :]
     parts: list[RenderableType] = [_headline(run_id, status)]
     if status.step is not None and status.target_steps:
         parts.append(_bar(status, width))
     if status.ranks:
-        parts.append(_ranks(status, width, max_rows=max(3, height - _OTHER_LINES - _LAST_EVENTS)))
-    parts += [_line(text, style) for text, style in _facts(status)]
-    if events:
+        other_lines = len(parts) + _TABLE_LINES + len(facts) + 1 + len(shown)
+        parts.append(_ranks(status, width, max_rows=max(2, height - 1 - other_lines)))
+    parts += [_line(text, style) for text, style in facts]
+    if shown:
         parts.append(Text(""))
         parts += [
-            _line(f"{wording.clock(event.time)}  {wording.event_line(event)}", "dim")
-            for event in events[-_LAST_EVENTS:]
+            _line(f"{wording.clock(event.time)}  {wording.event_line(event)}", "dim") for event in shown
         ]
     return Group(*parts)
 
@@ -91,14 +116,10 @@ def _headline(run_id: str, status: RunStatus) -> Text:
 
 def _bar(status: RunStatus, width: int) -> RenderableType:
     """Steps done of all steps, with loss, rate and time to go where there is room."""
-    facts = [steps_text(status)]
-    if status.loss is not None:
-        facts.append(f"loss {wording.number(status.loss)}")
-    if status.examples_per_s is not None:
-        facts.append(wording.rate(status.examples_per_s))
-    if status.eta_s is not None:
-        facts.append(f"{wording.duration(status.eta_s)} to go")
-    told = "  ".join(facts)
+    told = steps_text(status)
+    for fact in _pace(status):
+        if len(told) + 2 + len(fact) <= width:
+            told += f"  {fact}"
     room = width - len(told) - 3
     if room < 8:
         return _line(told)
@@ -109,6 +130,16 @@ def _bar(status: RunStatus, width: int) -> RenderableType:
         ProgressBar(total=status.target_steps, completed=status.step or 0, width=min(40, room)), told
     )
     return grid
+
+
+def _pace(status: RunStatus) -> Iterable[str]:
+    """The most wanted first."""
+    if status.eta_s is not None:
+        yield f"{wording.duration(status.eta_s)} to go"
+    if status.loss is not None:
+        yield f"loss {wording.number(status.loss)}"
+    if status.examples_per_s is not None:
+        yield wording.rate(status.examples_per_s)
 
 
 def _ranks(status: RunStatus, width: int, max_rows: int) -> RenderableType:
@@ -132,7 +163,7 @@ def _ranks(status: RunStatus, width: int, max_rows: int) -> RenderableType:
 
 
 def _cells(rank: RankStatus, status: RunStatus, width: int) -> list[str]:
-    section = rank.section if rank.exit_code is None else f"exit {wording.exit_code(rank.exit_code)}"
+    section = rank.section if rank.exit_code is None else f"exit {rank.exit_code}"
     cells = [str(rank.rank), section, "-" if status.step is None else str(rank.step)]
     if width >= _MEDIUM:
         cells += [wording.duration(rank.section_s), wording.number(rank.loss)]

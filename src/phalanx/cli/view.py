@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from phalanx.cli import wording
 from phalanx.cli.summary import steps_text
@@ -78,3 +79,14 @@ def progress_line(status: RunStatus) -> str:
     if status.eta_s is not None:
         parts.append(f"{wording.duration(status.eta_s)} to go")
     return "  ".join(parts)
+
+
+def in_foreground(stream: TextIO | None) -> bool:
+    """Whether `stream` is a terminal and this process stands in its foreground.
+
+    From the background a picture would spoil what is typed there, and changing the terminal would stop us.
+    """
+    try:
+        return stream is not None and os.tcgetpgrp(stream.fileno()) == os.getpgrp()
+    except (OSError, ValueError):  # no terminal of this session, or closed
+        return False

@@ -14,7 +14,7 @@ from phalanx.errors import InfrastructureError, UsageError
 from phalanx.events.board import BoardReading, read_board
 from phalanx.events.kinds import Event
 from phalanx.events.log import EventReader
-from phalanx.events.status import RunStatus, advance, observe
+from phalanx.events.status import RunState, RunStatus, advance, observe
 from phalanx.plan.model import Plan
 from phalanx.plan.worker import checkpoint_dir
 
@@ -87,7 +87,7 @@ class RunWatch:
         return Look(status, alive, events)
 
     def _boards(self) -> dict[int, BoardReading]:
-        if self._folded.state.is_final:
+        if self._folded.state.is_final and self._folded.state is not RunState.LOST:
             return {}
         found = {}
         for rank in self._folded.ranks:

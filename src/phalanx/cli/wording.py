@@ -110,7 +110,9 @@ def _worker_exited(event: Event) -> str:
         return f"{who} is done"
     if event.data.get("after_kill") and code == ExitCode.KILLED:
         return f"{who} was killed to end the round"
-    where = f" in section {event.data.get('section', '?')} at step {_count(event, 'step')}"
+    section, step = event.data.get("section"), _value(event, "step")
+    where = f" in section {section}" if section and section != "setup" else ""
+    where += f" at step {step:.0f}" if step else ""
     exception = str(event.data.get("exception", "")).rpartition(".")[2]
     why = f": {exception}: {event.data.get('message', '')}" if exception else ""
     return f"{who} left with exit code {exit_code(None if code is None else int(code))}{where}{why}"

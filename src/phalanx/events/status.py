@@ -179,6 +179,8 @@ def observe(
         )
     if not status.state.is_final:
         status = _with_boards(status, boards, monotonic_s)
+    elif status.state is RunState.LOST:  # the boards tell how far it came, but no section lasts any more
+        status = _with_boards(status, boards, None)
     elapsed_s = status.elapsed_s
     if elapsed_s is None and status.started is not None and not status.state.is_final:
         elapsed_s = max(0.0, now - status.started)
@@ -188,7 +190,9 @@ def observe(
 # --- boards -------------------------------------------------------------------------------------------------
 
 
-def _with_boards(status: RunStatus, boards: Mapping[int, BoardReading], monotonic_s: float) -> RunStatus:
+def _with_boards(
+    status: RunStatus, boards: Mapping[int, BoardReading], monotonic_s: float | None
+) -> RunStatus:
     if status.state is RunState.RESTARTING:  # these boards are of a round that is over
         return status
     ranks = tuple(_with_board(rank, boards.get(rank.rank), monotonic_s) for rank in status.ranks)
@@ -207,13 +211,13 @@ def _with_boards(status: RunStatus, boards: Mapping[int, BoardReading], monotoni
     )
 
 
-def _with_board(rank: RankStatus, board: BoardReading | None, monotonic_s: float) -> RankStatus:
+def _with_board(rank: RankStatus, board: BoardReading | None, monotonic_s: float | None) -> RankStatus:
     if board is None or rank.exit_code is not None:
         return rank
     return replace(
         rank,
         section=board.section,
-        section_s=max(0.0, monotonic_s - board.section_since_s),
+        section_s=None if monotonic_s is None else max(0.0, monotonic_s - board.section_since_s),
         step=board.steps_done,
         loss=_finite(board.loss, None),
     )
@@ -266,6 +270,9 @@ def _round_started(status: RunStatus, event: Event) -> RunStatus:
         round=event.round or status.round,
         world_size=size,
         ranks=tuple(RankStatus(rank) for rank in range(size)),
+        # Where training will go on, as far as is known before it tells.
+        step=None if status.step is None else (status.checkpoint.step if status.checkpoint else 0),
+        loss=None,
         examples_per_s=None,
         training_since=None,
         restart_at=None,
@@ -286,6 +293,7 @@ def _worker_exited(status: RunStatus, event: Event) -> RunStatus:
     exit_code = _integer(event, "exit_code")
     if exit_code and not _has_failed(status):
         status = replace(status, failed_at=event.time)
+    status = replace(status, step=_reached(status, event))
     return _with_rank(
         status,
         event,
@@ -378,7 +386,7 @@ def _progress(status: RunStatus, event: Event) -> RunStatus:
         return status
     return replace(
         status,
-        step=_step(status, event),
+        step=_reached(status, event),
         loss=_finite(_number(event.data.get("loss")), status.loss),
         examples_per_s=_finite(_number(event.data.get("examples_per_s")), status.examples_per_s),
         metrics=_numbers(event) or status.metrics,
@@ -390,14 +398,15 @@ def _evaluated(status: RunStatus, event: Event) -> RunStatus:
 
 
 def _training_finished(status: RunStatus, event: Event) -> RunStatus:
-    return replace(status, step=_step(status, event), metrics=_numbers(event) or status.metrics)
+    return replace(status, step=_reached(status, event), metrics=_numbers(event) or status.metrics)
 
 
 def _checkpoint_committed(status: RunStatus, event: Event) -> RunStatus:
     step = _integer(event, "step")
     if step is None:
         return status
-    return replace(status, checkpoint=CheckpointStatus(step, _text(event, "path"), event.time))
+    committed = CheckpointStatus(step, _text(event, "path"), event.time)
+    return replace(status, checkpoint=committed, step=_reached(status, event))
 
 
 def _step_resumed(status: RunStatus, event: Event) -> RunStatus:
@@ -455,9 +464,12 @@ def _is_late(status: RunStatus, event: Event) -> bool:
     return event.round is not None and event.round < status.round
 
 
-def _step(status: RunStatus, event: Event) -> int | None:
+def _reached(status: RunStatus, event: Event) -> int | None:
+    """The step of the run after an event that tells of one; a script that never began training has none."""
     step = _integer(event, "step")
-    return status.step if step is None else step
+    if step is None or (status.step is None and not step) or _is_late(status, event):
+        return status.step
+    return max(step, status.step or 0)
 
 
 def _text(event: Event, key: str) -> str:
