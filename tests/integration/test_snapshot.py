@@ -32,7 +32,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], d
     return run(directory, "first"), run(directory, "resumed"), directory
 
 
-CASES = ("functional", "mixed_float16", "bfloat16", "subclassed", "nested_functional", "recurrent")
+CASES = (
+    "functional",
+    "mixed_float16",
+    "bfloat16",
+    "subclassed",
+    "nested_functional",
+    "recurrent",
+    "two_optimizers",
+)
 
 
 @pytest.mark.parametrize("case", CASES)

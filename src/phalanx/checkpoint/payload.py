@@ -8,6 +8,7 @@ is refused whole.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 from collections.abc import Mapping
@@ -80,19 +81,30 @@ def read(path: Path) -> dict[str, Array]:
     Raises CheckpointError when the file breaks any rule of the layout, OSError when it cannot be read.
     Memory is bounded by the size of the file.
     """
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         size = path.stat().st_size
         header, data_start = _read_header(file, size)
         arrays = {}
         for name, dtype, shape, start in _checked(header, size - data_start):
             array = np.empty(shape, dtype)
             file.seek(data_start + start)
-            if array.nbytes and file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+            if not _fill(file, array.reshape(-1).view(np.uint8).data):
                 raise CheckpointError(f"the payload is truncated in {name!r}")
             if dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
                 raise CheckpointError(f"the payload is broken: {name!r} holds bytes that are no booleans")
             arrays[name] = array
     return arrays
+
+
+def _fill(file: io.FileIO, buffer: memoryview) -> bool:
+    """Fill `buffer` from `file`; False when the file ends before. One read gives 2 GiB at most."""
+    done = 0
+    while done < buffer.nbytes:
+        count = file.readinto(buffer[done:])
+        if not count:
+            return False
+        done += count
+    return True
 
 
 def _bytes_of(array: Array) -> memoryview:
@@ -121,7 +133,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read_header(file: IO[bytes], size: int) -> tuple[dict[str, Any], int]:
+def _read_header(file: io.FileIO, size: int) -> tuple[dict[str, Any], int]:
     """Return the header without its metadata, and where the data starts in the file."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8 or length > _HEADER_LIMIT_BYTES:

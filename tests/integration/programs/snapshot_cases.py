@@ -109,7 +109,37 @@ def recurrent() -> Any:
     return model
 
 
-CASES = (functional, mixed_float16, bfloat16, subclassed, nested_functional, recurrent)
+class TwoOptimizers(keras.Model):  # type: ignore[misc]  # Keras ships no types
+    """Trains its two halves with optimizers of their own, as a GAN does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = layers.Dense(8), layers.Dense(1)
+        self.first_optimizer = keras.optimizers.Adam(0.01)
+        self.second_optimizer = keras.optimizers.Adam(0.02)
+        self(np.zeros((1, 8), np.float32))
+        self.first_optimizer.build(self.first.trainable_variables)
+        self.second_optimizer.build(self.second.trainable_variables)
+
+    def call(self, x: Any) -> Any:
+        return self.second(self.first(x))
+
+    def train_step(self, data: Any) -> Any:
+        x, y, _ = data
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_mean(tf.square(self(x) - y))
+        for half, optimizer in ((self.first, self.first_optimizer), (self.second, self.second_optimizer)):
+            optimizer.apply(tape.gradient(loss, half.trainable_variables), half.trainable_variables)
+        return {"loss": loss}
+
+
+def two_optimizers() -> Any:
+    model = TwoOptimizers()
+    model.compile()
+    return model
+
+
+CASES = (functional, mixed_float16, bfloat16, subclassed, nested_functional, recurrent, two_optimizers)
 
 
 def batch(step: int) -> tuple[Any, Any]:
