@@ -10,6 +10,10 @@ from phalanx.contract import ExitCode
 from phalanx.events.kinds import Event, Kind
 
 
+# No count, size or time is larger; what is came from a damaged file.
+_LARGEST = 1e18
+
+
 def duration(seconds: float | None) -> str:
     """`3.2 s`, `42 s`, `1m42s`, `2h05m`, `3d04h`; `-` for unknown."""
     if seconds is None or not math.isfinite(seconds):
@@ -88,8 +92,11 @@ def event_line(event: Event) -> str:
 
 
 def _value(event: Event, key: str) -> float | None:
+    """A finite number of the event's data; None for anything else."""
     value = event.data.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _LARGEST:
+        return None
+    return float(value)
 
 
 def _count(event: Event, key: str) -> str:

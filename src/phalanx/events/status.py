@@ -485,7 +485,10 @@ def _integer(event: Event, key: str) -> int | None:
 def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # JSON's integers have no limit
+        return None
 
 
 def _numbers(event: Event) -> Mapping[str, float]:
