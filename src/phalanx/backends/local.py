@@ -40,9 +40,12 @@ class LocalAgent:
     def wait(self, timeout_s: float) -> int | None:
         """Exit code 0..255 once the agent has ended; None when it still runs after `timeout_s`."""
         try:
-            return exit_code_of(self._process.wait(timeout_s))
+            returncode = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        return exit_code_of(returncode)
 
     def signal(self, signum: int) -> None:
         """Send a signal to the agent; nothing happens when it has ended."""

@@ -17,13 +17,14 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from phalanx.contract import AGENT_PID_ENV, ErrorReport, ExitCode, WorkerEnv, board_file, error_file
-from phalanx.errors import PhalanxError
+from phalanx.errors import PhalanxError, UsageError
 from phalanx.events.board import read_board
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -70,13 +71,28 @@ def run_program(kind: str, target: str, args: list[str]) -> None:
         sys.path.insert(0, str(Path(target).resolve().parent))
         runpy.run_path(target, run_name="__main__")
         return
-    module, _, name = target.partition(":")
     sys.path.insert(0, working_dir)
     sys.argv = [target, *args]
-    function = importlib.import_module(module)
+    _function(target)()
+
+
+def _function(target: str) -> Callable[[], object]:
+    """Import what "module:function" names. Raises UsageError when it is not there."""
+    module, _, name = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there and imports something that is not
+        raise UsageError(
+            f"entrypoint {target!r}: there is no module {error.name!r}",
+            f"modules are looked for in the working directory, {os.getcwd()}, and among what is installed",
+        ) from None
     for part in name.split("."):
-        function = getattr(function, part)
-    function()  # type: ignore[operator]  # what the job file named
+        if not hasattr(found, part):
+            raise UsageError(f"entrypoint {target!r}: {getattr(found, '__name__', found)!r} has no {part!r}")
+        found = getattr(found, part)
+    return cast("Callable[[], object]", found)
 
 
 def exit_code_for(error: BaseException) -> int:
