@@ -111,8 +111,9 @@ class DyingSystem:
         return call
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("mkdir", "rename", "fsync", "unlink", "rmdir"):
+        for name in ("rename", "fsync", "unlink", "rmdir"):
             patch.setattr(os, name, self.wrap(name, getattr(os, name)))
+        patch.setattr(Path, "mkdir", self.wrap("mkdir", Path.mkdir))  # Python 3.10 does not look os.mkdir up
         patch.setattr(shutil, "rmtree", self.wrap("rmtree", shutil.rmtree))
         patch.setattr(payload, "write", self.wrap("write payload", payload.write))
         patch.setattr(MANIFEST_WRITER, self.wrap("write manifest", storage.write_durably))
