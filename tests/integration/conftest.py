@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
 from waiting import wait_for
 
 
@@ -18,7 +21,10 @@ def marked_processes(mark: bytes) -> dict[int, str]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            if mark in (entry / "environ").read_bytes() and "\nState:\tZ" not in (entry / "status").read_text():
+            if (
+                mark in (entry / "environ").read_bytes()
+                and "\nState:\tZ" not in (entry / "status").read_text()
+            ):
                 found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
@@ -32,8 +38,13 @@ def no_orphans(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     name, value = mark.split("=")
     monkeypatch.setenv(name, value)
     yield
-    wait_for(
-        lambda: not marked_processes(mark.encode()),
-        10,
-        f"processes outlived the test: {marked_processes(mark.encode())}",
-    )
+    try:
+        wait_for(
+            lambda: not marked_processes(mark.encode()),
+            10,
+            f"processes outlived the test: {marked_processes(mark.encode())}",
+        )
+    finally:
+        for pid in marked_processes(mark.encode()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -121,6 +121,21 @@ def test_the_agent_outlives_its_guardian(tmp_path: Path) -> None:
     wait_for(lambda: not any(is_alive(pid) for pid in children), 5)
 
 
+def test_an_agent_buries_what_an_earlier_one_could_not(tmp_path: Path) -> None:
+    """Killed together with its guardian an agent leaves grandchildren; the next one finds them."""
+    run = running(tmp_path, WITH_CHILDREN)
+    children = [int(pid) for rank in (0, 1) for pid in run.log(1, rank).split()]
+    for pid in (*guardians(run.process.pid), run.process.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert run.wait() == 137
+    assert all(is_alive(pid) for pid in children)
+    again = start_agent(run.run_dir)
+    again.wait_file("up", 2, 0)
+    assert not any(is_alive(pid) for pid in children)
+    again.signal(signal.SIGTERM)
+    assert again.wait() == 143
+
+
 def guardians(agent: int) -> list[int]:
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
     return [

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,6 +81,7 @@ class Agent:
         `launcher_pipe` is a descriptor whose end of file says that the launcher died.
         """
         self._listen(launcher_pipe)
+        kill_orphans(self._run_dir)  # of an earlier agent that was killed together with its guardian
         try:
             self._guardian = Guardian(self._run_dir)
         except OSError as error:
@@ -149,9 +151,10 @@ class Agent:
         """Append an event. On a full disk the reserve makes room, so that the end and its reason are told."""
         lost = self._log.lost
         self._log.append(kind, round_number=number, rank=rank, **data)
-        if self._log.lost > lost and self._reserve.exists():
-            self._reserve.unlink()
-            self._log.append(kind, round_number=number, rank=rank, **data)
+        if self._log.lost > lost:
+            with suppress(OSError):  # it is used up, or the disk does worse than being full
+                self._reserve.unlink()
+                self._log.append(kind, round_number=number, rank=rank, **data)
 
     # --- what happens outside -------------------------------------------------------------------------------
 
@@ -188,7 +191,10 @@ class Agent:
 
     def _progress(self, rank: int) -> Progress:
         assert self._round is not None
-        board = read_board(board_file(self._run_dir, self._round.number, rank))
+        try:
+            board = read_board(board_file(self._run_dir, self._round.number, rank))
+        except OSError:  # a disk that fails for a moment must not end a training that goes on
+            return self._seen.get(rank, Progress())
         if board is None:
             return Progress()
         return Progress(board.section, board.steps_done, board.start_step, board.target_steps, True)
