@@ -9,7 +9,6 @@ from datetime import datetime
 from phalanx.contract import ExitCode
 from phalanx.events.kinds import Event, Kind
 
-
 # No count, size or time is larger; what is came from a damaged file.
 _LARGEST = 1e18
 
