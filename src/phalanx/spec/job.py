@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class EntrypointSpec:
-    """What each worker runs: `kind` is "script" (`target` an absolute path) or "function" ("module:function")."""
+    """What each worker runs: `kind` "script" (`target` an absolute path) or "function" (`module:name`)."""
 
     kind: str
     target: str
@@ -57,7 +57,7 @@ class FailureSpec:
 
 @dataclass(frozen=True)
 class LogsSpec:
-    """Where the workers' output goes (`dir` absolute; None: the run directory), how much of it a failure shows."""
+    """Where workers' output goes (`dir` absolute; None: the run directory); lines that a failure shows."""
 
     dir: str | None = None
     tail_lines: int = 15
@@ -84,7 +84,7 @@ class LoadedJob:
     """A job and where it came from.
 
     `provenance` maps the path of every value (`train.steps`) to its origin: `job.yaml:12`,
-    `--set train.steps=200`, `default`. `source` is the job file, None when there was none; `text` what it said.
+    `--set train.steps=200`, `default`. `source` is the job file, None when there was none; `text` its text.
     """
 
     spec: JobSpec
