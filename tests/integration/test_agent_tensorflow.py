@@ -41,7 +41,9 @@ if not os.path.exists("again"):
 """
 
 
-def test_a_plain_script_survives_the_death_of_a_rank(tmp_path: Path) -> None:
+def test_a_plain_script_survives_the_death_of_a_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind a proxy, which TensorFlow would ask for its peers."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     run = start_agent(make_run(tmp_path, SCRIPT, prelude=""))
     wait_for(lambda: all("sum 11.0" in run.log(1, rank) for rank in (0, 1)), 90, "the first sum")
     (tmp_path / "again").touch()

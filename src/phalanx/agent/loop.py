@@ -276,7 +276,9 @@ class Agent:
         number, trouble = self._round.number, ""
         for worker in self._plan.workers:
             log = worker_log(self._plan, self._run_dir, number, worker.rank)
-            env = worker_env(self._plan, self._run_dir, number, worker, self._round.addresses, self._fence)
+            env = worker_env(
+                self._plan, self._run_dir, number, worker, self._round.addresses, self._fence, os.environ
+            )
             try:
                 if not trouble:
                     argv = worker_argv(self._plan, sys.executable)

@@ -69,7 +69,7 @@ class LocalBackend:
             ProcessSpec(
                 name=f"rank-{worker.rank}",
                 argv=worker_argv(plan, sys.executable),
-                env=worker_env(plan, run_dir, 1, worker, addresses, "<fence of the round>"),
+                env=worker_env(plan, run_dir, 1, worker, addresses, "<fence of the round>", {}),
                 cwd=plan.working_dir,
             )
             for worker in plan.workers

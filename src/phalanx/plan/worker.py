@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from phalanx.contract import CHECKPOINT_DIR, WorkerEnv, log_file
@@ -28,9 +28,15 @@ def worker_argv(plan: Plan, python: str) -> tuple[str, ...]:
 
 
 def worker_env(
-    plan: Plan, run_dir: Path, round_number: int, worker: WorkerPlan, addresses: Sequence[str], fence: str
+    plan: Plan,
+    run_dir: Path,
+    round_number: int,
+    worker: WorkerPlan,
+    addresses: Sequence[str],
+    fence: str,
+    inherited: Mapping[str, str],
 ) -> dict[str, str]:
-    """What a worker finds in its environment besides what the agent itself inherited.
+    """What a worker finds in its environment besides `inherited`, the environment of the agent.
 
     `addresses` are those of the round in the order of the ranks. A job cannot override the variables that
     hold the gang together.
@@ -62,4 +68,16 @@ def worker_env(
         "TF_CONFIG": tf_config(addresses, worker.rank),
         # The agent holds the port bound with SO_REUSEPORT; with this TensorFlow binds beside it.
         "TF_GRPC_REUSE_PORT": "1",
+        "no_grpc_proxy": _no_grpc_proxy({**inherited, **worker.env}, addresses),
     }
+
+
+def _no_grpc_proxy(env: Mapping[str, str], addresses: Sequence[str]) -> str:
+    """The hosts that gRPC reaches without the proxy of `http_proxy`: those it had, and all workers.
+
+    Through a proxy TensorFlow's workers never find each other and wait for ever, also on loopback. gRPC looks
+    at no_grpc_proxy before no_proxy (its doc/environment_variables.md), so what was in the latter is kept.
+    """
+    had = env.get("no_grpc_proxy") or env.get("no_proxy") or ""
+    hosts = {address.rpartition(":")[0] for address in addresses}
+    return ",".join([*filter(None, [had]), *sorted(hosts)])

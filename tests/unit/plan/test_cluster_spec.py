@@ -46,7 +46,7 @@ def test_what_tensorflow_would_wait_for_is_refused(addresses: tuple[str, ...], r
 
 
 def test_a_worker_finds_its_settings_in_its_environment() -> None:
-    env = worker_env(PLAN, RUN, 3, PLAN.workers[1], ADDRESSES, "token")
+    env = worker_env(PLAN, RUN, 3, PLAN.workers[1], ADDRESSES, "token", {})
     told = WorkerEnv.from_env(env)
     assert told is not None
     assert (told.round, told.rank, told.world_size, told.fence) == (3, 1, 2, "token")
@@ -59,7 +59,7 @@ def test_a_worker_finds_its_settings_in_its_environment() -> None:
 
 def test_a_job_cannot_override_what_holds_the_gang_together() -> None:
     rogue = replace(PLAN.workers[0], env={"TF_CONFIG": "mine", "TF_GRPC_REUSE_PORT": "0"})
-    env = worker_env(PLAN, RUN, 1, rogue, ADDRESSES, "token")
+    env = worker_env(PLAN, RUN, 1, rogue, ADDRESSES, "token", {})
     assert json.loads(env["TF_CONFIG"])["task"]["index"] == 0
     assert env["TF_GRPC_REUSE_PORT"] == "1"
 
@@ -73,3 +73,16 @@ def test_paths_follow_the_job_file() -> None:
     named = replace(PLAN, logs=LogPlan(dir="/logs"), checkpoint=CheckpointPlan(dir="/ckpt"))
     assert worker_log(named, RUN, 2, 1) == Path("/logs/job-1/logs/round-0002/rank-1.log")
     assert checkpoint_dir(named, RUN) == Path("/ckpt")
+
+
+@pytest.mark.parametrize(
+    ("inherited", "without_proxy"),
+    [
+        ({}, "127.0.0.1"),
+        ({"no_proxy": "a.org,b.org"}, "a.org,b.org,127.0.0.1"),
+        ({"no_proxy": "a.org", "no_grpc_proxy": "c.org"}, "c.org,127.0.0.1"),
+    ],
+)
+def test_workers_reach_each_other_past_a_proxy(inherited: dict[str, str], without_proxy: str) -> None:
+    env = worker_env(PLAN, RUN, 1, PLAN.workers[0], ADDRESSES, "token", inherited)
+    assert env["no_grpc_proxy"] == without_proxy
