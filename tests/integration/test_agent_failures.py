@@ -183,3 +183,22 @@ print(own_group.pid, own_session.pid, flush=True)
     children = [int(pid) for pid in run.log(1, 0).split()]
     assert len(children) == 2
     assert not any(is_alive(pid) for pid in children)
+
+
+def test_a_port_that_cannot_be_bound_ends_the_round_and_fresh_ports_follow(tmp_path: Path) -> None:
+    """TensorFlow's own words, from an error class of its name: the real one is tested where TensorFlow runs."""
+    script = """
+class UnknownError(Exception):
+    __module__ = "tensorflow.python.framework.errors_impl"
+if ROUND == 1 and RANK == 1:
+    raise UnknownError("Could not start gRPC server")
+if ROUND == 1:
+    wait_for_the_end()
+"""
+    run = start_agent(make_run(tmp_path, script))
+    assert run.wait() == 0
+    ended = run.events(Kind.ROUND_ENDED)[0]
+    assert (ended.rank, ended.data["cause"]) == (1, "infrastructure")
+    assert ended.data["message"] == "Could not start gRPC server"
+    first, second = run.events(Kind.ROUND_STARTED)
+    assert not set(first.data["addresses"]) & set(second.data["addresses"])
