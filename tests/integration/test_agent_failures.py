@@ -186,7 +186,7 @@ print(own_group.pid, own_session.pid, flush=True)
 
 
 def test_a_port_that_cannot_be_bound_ends_the_round_and_fresh_ports_follow(tmp_path: Path) -> None:
-    """TensorFlow's own words, from an error class of its name: the real one is tested where TensorFlow runs."""
+    """TensorFlow's words in an error class of its name; the real one is tested where TensorFlow runs."""
     script = """
 class UnknownError(Exception):
     __module__ = "tensorflow.python.framework.errors_impl"
