@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import faulthandler
 import importlib
+import json
 import os
 import runpy
 import signal
@@ -148,6 +149,7 @@ def _write_report(error: BaseException, code: int, lines: tuple[str, ...]) -> No
     if worker is None:
         return
     run_dir = Path(worker.run_dir)
+    message, hint = _words(error, code)
     board = read_board(board_file(run_dir, worker.round, worker.rank))
     ErrorReport(
         rank=worker.rank,
@@ -157,10 +159,24 @@ def _write_report(error: BaseException, code: int, lines: tuple[str, ...]) -> No
         section=board.section if board else "setup",
         step=board.steps_done if board else 0,
         exception=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=error.message if isinstance(error, PhalanxError) else str(error),
-        hint=error.hint if isinstance(error, PhalanxError) else "",
+        message=message,
+        hint=hint,
         traceback=lines,
     ).write(error_file(run_dir, worker.round, worker.rank))
+
+
+def _words(error: BaseException, code: int) -> tuple[str, str]:
+    """Message and hint for an exception; TensorFlow does not say which port it could not have."""
+    if isinstance(error, PhalanxError):
+        return error.message, error.hint
+    if code == ExitCode.INFRASTRUCTURE and _PORT_WORDS in str(error):
+        task = json.loads(os.environ["TF_CONFIG"])
+        address = task["cluster"]["worker"][task["task"]["index"]]
+        return (
+            f"{error}: port {address} of this rank is taken",
+            f"the log names what refused it; `ss -ltnp` shows who listens on {address}",
+        )
+    return str(error), ""
 
 
 def _of_user(trace: TracebackType | None) -> TracebackType | None:
