@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, field
 
 # `timeout` and some shells signal a process and then its group: that is one request, not two.
-SAME_REQUEST_S = 0.25
+SAME_REQUEST_S = 0.1
 # The agent needs a moment before it listens; one that says nothing for so long is signalled all the same.
 READY_WAIT_S = 5.0
 ACKNOWLEDGE_WAIT_S = 2.0

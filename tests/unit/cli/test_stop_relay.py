@@ -31,8 +31,8 @@ def drain(made: StopRelay, now_s: float = 100.0) -> list[int]:
     [
         ([], []),
         ([(INT, 10.0)], [INT]),
-        ([(INT, 10.0), (INT, 10.1)], [INT]),  # one request that came twice
-        ([(TERM, 10.0), (HUP, 10.1)], [TERM]),
+        ([(INT, 10.0), (INT, 10.05)], [INT]),  # one request that came twice
+        ([(TERM, 10.0), (HUP, 10.05)], [TERM]),
         ([(INT, 10.0), (INT, 11.0)], [INT, INT]),
         ([(INT, 10.0), (TERM, 11.0)], [INT, TERM]),
         ([(INT, 10.0), (INT, 11.0), (INT, 12.0)], [INT, INT]),  # a third is never needed
