@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -133,4 +134,5 @@ def init(
         raise UsageError(
             f"{directory} cannot be written: {error.strerror}", "name a directory that you can write"
         ) from error
-    print(f"wrote {', '.join(files)}\n\n  phalanx run {directory / 'job.yaml'}")
+    job = shlex.quote(str(directory / "job.yaml"))
+    print(f"wrote {', '.join(files)}\n\n  phalanx run {job}")

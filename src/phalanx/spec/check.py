@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from phalanx.spec.document import Node
+from phalanx.spec.document import UNUSABLE, Node, usable
 from phalanx.spec.names import ENV_NAME_RULE, env_name_problem
 from phalanx.spec.problems import Place, Problem, shown
 from phalanx.spec.schema import JobFile, schema_at
@@ -156,6 +156,8 @@ def _beyond_the_schema(path: Path, node: Node) -> Problem | None:
         return Problem(_place(node), dotted(path), "has no value", _fill(schema_at(path)))
     if len(path) == 2 and path[0] == "env" and (trouble := env_name_problem(str(path[1]))):
         return Problem(node.key or node.place, dotted(path), trouble, f"allowed: {ENV_NAME_RULE}")
+    if isinstance(node.content, str) and not usable(node.content):
+        return Problem(node.place, dotted(path), UNUSABLE, "give text that is UTF-8")
     other = _YAML_1_1_WORDS.get(node.text.lower()) if node.plain else None
     if other and "string" in str(schema_at(path).get("type")):
         what = f"{node.text} without quotes is text in YAML 1.2 and {other} in YAML 1.1"
@@ -196,6 +198,7 @@ _JUDGEMENTS = {
     "finite_number": "is not a finite number",
     "int_type": "is not a whole number",
     "string_pattern_mismatch": "is not allowed",
+    "string_unicode": "is not UTF-8",
     "literal_error": "is not allowed",
 }
 

@@ -36,6 +36,7 @@ _EXACT = 2**53
 _LONGEST_NUMBER = 100
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 _LONG_ESCAPE = re.compile(r"\\U([0-9a-fA-F]{8})")
+UNUSABLE = "the text holds a character that no program can be given"
 _NO_ALIASES = "a job file has no anchors, aliases and merge keys: repeat the value"
 
 _FIXES = (
@@ -92,8 +93,8 @@ def parse(text: str, source: str) -> Document:
     except _StopError:
         pass
     except MarkedYAMLError as error:
-        # What is never closed is found at the end; the place to look at is where it opens.
-        is_open = "stream" in (error.problem or "") and error.context_mark is not None
+        # What is never closed, and a key without its colon, are found later than where they begin.
+        is_open = error.context_mark and any(words in (error.problem or "") for words in ("stream", "':'"))
         mark = error.context_mark if is_open else error.problem_mark or error.context_mark
         builder.syntax(mark.index if mark else 0, error.problem or "")
     except (YAMLError, ValueError, OverflowError) as error:  # also from chr(), for an escape beyond Unicode
@@ -140,7 +141,7 @@ class _Builder:
         """Note that the text is no YAML at character `index`."""
         place = self._lines.place(min(index, len(self._text)))
         if "\t" in place.excerpt[: place.column] and "any token" in problem:
-            self._note(place, "a tab stands where YAML allows only spaces", "indent and separate with spaces")
+            self._note(place, "a tab stands where only spaces are allowed", "indent and separate with spaces")
             return
         fix = next((fix for words, fix in _FIXES if words in problem), "see https://yaml.org/spec/1.2.2")
         self._note(place, f"this is not YAML: {printable(problem)}", fix)
@@ -175,8 +176,8 @@ class _Builder:
         if kind == "SequenceStartEvent":
             return Node(self._sequence(depth), place, broken=broken)
         plain = event.style is None
-        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in event.value):
-            self._note(place, "the text holds a character that no program can be given", "remove the escape")
+        if not usable(event.value):
+            self._note(place, UNUSABLE, "remove the escape")
             broken = True
         content = resolve(event.value) if plain else event.value
         return Node(content, place, event.value, plain, broken=broken)
@@ -219,6 +220,11 @@ class _Builder:
             else:
                 children[key.text] = value
         return children
+
+
+def usable(text: str) -> bool:
+    """Whether `text` can be an argument, a path or the value of a variable: UTF-8 without NUL."""
+    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
 
 
 def resolve(text: str) -> Scalar:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from phalanx.spec.document import Node, parse
+from phalanx.spec.document import UNUSABLE, Node, parse, usable
 from phalanx.spec.problems import Place, Problem, printable
 from phalanx.spec.schema import schema_at
 
@@ -32,6 +32,8 @@ def apply(root: Node, overrides: Sequence[str]) -> list[Problem]:
 
 def _apply_one(root: Node, override: str) -> list[Problem]:
     place = Place("--set " + _cut(printable(override)))
+    if not usable(override):
+        return [Problem(place, "", UNUSABLE, "give text that is UTF-8")]
     found = _PATH.fullmatch(override)
     if found is None:
         whole_list = (
@@ -61,8 +63,6 @@ def _apply_one(root: Node, override: str) -> list[Problem]:
 
 def _value(text: str, path: tuple[str, ...], place: Place) -> tuple[Node | None, list[Problem]]:
     """The node for what stands after the equals sign."""
-    if not _encodable(text):
-        return None, [Problem(place, ".".join(path), "the value is not UTF-8", "give text that is UTF-8")]
     if "string" in str(schema_at(path).get("type")):
         return Node(text, place, text, key=place), []
     document = parse(text or "null", place.source)
@@ -82,14 +82,6 @@ def _settle(node: Node, place: Place) -> None:
     elif isinstance(node.content, list):
         for child in node.content:
             _settle(child, place)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
-        return False
-    return True
 
 
 def _cut(text: str) -> str:
