@@ -194,8 +194,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True
-    )
+        ["mount", "-t", "XX
     if mounted.returncode:
         pytest.skip("needs root for a small disk of its own: sudo make test")
     yield place

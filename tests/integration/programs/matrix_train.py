@@ -1,4 +1,4 @@
-"""A small model with every fault that a rank can show, told by its arguments. Run by test_failure_matrix.py."""
+"""A small model with every fault that a rank can show, told by its arguments (test_failure_matrix.py)."""
 
 from __future__ import annotations
 
