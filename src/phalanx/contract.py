@@ -1,4 +1,4 @@
-"""What two processes agree on: exit codes, environment names, file names. Nothing else, and no I/O but the error file.
+"""What two processes agree on: exit codes, environment names, file names; no I/O but the error file.
 
 Launcher, agent and worker share no memory and may run different images; this file is their treaty.
 """

@@ -19,7 +19,7 @@ _MAGIC = 0x50484C58_00000001  # "PHLX", layout version 1
 _SLOTS = 16
 SIZE_BYTES = 8 * _SLOTS
 
-# Slots of eight bytes: unsigned integers first, then doubles. Times are CLOCK_MONOTONIC, comparable on one host only.
+# Slots of eight bytes: unsigned integers, then doubles. Times are CLOCK_MONOTONIC, comparable on one host.
 _ITS_MAGIC, _PID, _SECTION, _SECTION_SINCE_NS, _BEGUN, _DONE, _TARGET, _START, _STEP_NS, _EXAMPLES = range(10)
 _LOSS, _RATE = 12, 13
 

@@ -1,6 +1,6 @@
 """The plan: what will happen, as frozen data that crosses from launcher to agent as JSON.
 
-No file of the user is read here and no room below is needed: the agent loads this module without pydantic or YAML.
+No file of the user is read here and no room below is needed: the agent loads this module without pydantic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PLAN_VERSION = 1
 
 @dataclass(frozen=True)
 class Entrypoint:
-    """What each worker runs: `kind` "script" (`target` is an absolute path) or "function" ("module:function")."""
+    """What a worker runs: `kind` "script" (`target` an absolute path) or "function" ("module:function")."""
 
     kind: str
     target: str
@@ -34,7 +34,7 @@ class WorkerPlan:
 
 @dataclass(frozen=True)
 class TrainPlan:
-    """The `train` section. None: the script decides. `precision` is a Keras policy name; `xla` compiles the step."""
+    """The `train` section. None: the script decides. `precision` is a Keras policy; `xla` compiles the step."""
 
     steps: int | None = None
     global_batch: int | None = None
@@ -65,7 +65,7 @@ class FailurePlan:
 
 @dataclass(frozen=True)
 class LogPlan:
-    """Where workers' output goes (`dir` None: `logs` in the run directory) and how much of it a failure shows."""
+    """Where output goes (`dir` None: `logs` in the run directory) and how much of it a failure shows."""
 
     dir: str | None = None
     tail_lines: int = 15
