@@ -15,13 +15,15 @@ import tensorflow as tf
 
 from phalanx.errors import IncompatibleError
 from phalanx.train import order
+from phalanx.train.shuffling import shuffled
 
 
 @dataclass(frozen=True)
 class ArrayData:
     """Examples in memory (or memory-mapped): made by `from_arrays`.
 
-    `arrays` is (x,), (x, y) or (x, y, sample_weight), each a nest of arrays with `examples` rows.
+    `arrays` is (x,), (x, y) or (x, y, sample_weight), each a nest of tensors or memory maps with
+    `examples` rows.
     """
 
     arrays: tuple[Any, ...]
@@ -62,34 +64,22 @@ class ArrayData:
 
     def _indices(self, positions: Any, seed: int) -> Any:
         """Which examples stand at `positions` of the endless stream (int64 vector in, int64 vector out)."""
-        epoch = positions // self.examples
-        within = positions % self.examples
-        if not self.shuffle:
-            return within
-        # tf.random.experimental.index_shuffle is this operation, but pads a matrix of seeds on a wrong axis.
-        seeds = tf.stack([tf.zeros_like(epoch), tf.zeros_like(epoch) + seed, epoch], axis=-1)
-        last = tf.constant(self.examples - 1, tf.int64)
-        return tf.raw_ops.RandomIndexShuffle(index=within, seed=seeds, max_index=last, rounds=4)
+        epoch, within = positions // self.examples, positions % self.examples
+        return shuffled(within, seed=seed, epoch=epoch, examples=self.examples) if self.shuffle else within
 
     def _take(self, indices: Any, size: int | None) -> Any:
-        """The examples at `indices`, gathered in NumPy: a memory map is never loaded whole."""
-        leaves = tf.nest.flatten(self.arrays)
-        samples = [_standard(leaf[:0]) for leaf in leaves]
-
-        def gather(chosen: Any) -> list[Any]:
-            return [_standard(leaf[chosen]) for leaf in leaves]
-
-        taken = tf.numpy_function(gather, [indices], [tf.as_dtype(_dtype(sample)) for sample in samples])
-        for tensor, sample in zip(taken, samples, strict=True):
-            tensor.set_shape((size, *sample.shape[1:]))
-        return tf.nest.pack_sequence_as(self.arrays, list(taken))
+        """The examples at `indices`; `size` is how many these are, when that is known before."""
+        return tf.nest.map_structure(lambda leaf: _rows(leaf, indices, size), self.arrays)
 
 
 def from_arrays(x: Any, y: Any = None, sample_weight: Any = None, *, shuffle: bool = True) -> ArrayData:
     """Examples from NumPy arrays, or nests (dicts, tuples) of them; the first axis counts examples.
 
-    Floats are given to the model as `keras.config.floatx()`. Class weights are a `sample_weight` array:
-    `np.where(y == 1, 10.0, 1.0)`. With `shuffle` each epoch has its own order, drawn from the run's seed.
+    Arrays are copied once, but for memory maps (`np.load(..., mmap_mode="r")`), which are read row by row and
+    never loaded whole. Floats are given to the model as `keras.config.floatx()`. Class weights are a
+    `sample_weight` array: `np.where(y == 1, 10.0, 1.0)`. With `shuffle` each epoch has its own order, drawn
+    from the run's seed. Call it after `init()`.
+
     Raises IncompatibleError for arrays of different length or without examples.
     """
     if sample_weight is not None and y is None:
@@ -112,7 +102,7 @@ def from_arrays(x: Any, y: Any = None, sample_weight: Any = None, *, shuffle: bo
             f"the arrays need the same number of examples, at least one; they have {told}",
             "the first axis of every array counts examples",
         )
-    return ArrayData(arrays, lengths.pop(), shuffle)
+    return ArrayData(tf.nest.map_structure(_in_memory, arrays), lengths.pop(), shuffle)
 
 
 def _as_array(value: Any) -> Any:
@@ -120,12 +110,29 @@ def _as_array(value: Any) -> Any:
     return value if isinstance(value, np.ndarray) else np.asarray(value)
 
 
+def _in_memory(leaf: Any) -> Any:
+    """`leaf` as a tensor in the memory of the host; a memory map stays what it is."""
+    if isinstance(leaf, np.memmap):
+        return leaf
+    with tf.device("CPU:0"):
+        return tf.constant(_standard(leaf))
+
+
+def _rows(leaf: Any, indices: Any, size: int | None) -> Any:
+    """The rows of `leaf` at `indices`, `size` of them."""
+    if not isinstance(leaf, np.memmap):
+        return tf.ensure_shape(tf.gather(leaf, indices), (size, *leaf.shape[1:]))
+    # Only a memory map is read through Python: a Python function in a pipeline that still reads ahead can
+    # keep an interpreter from exiting.
+    dtype = _standard(leaf[:0]).dtype
+    rows = tf.numpy_function(lambda chosen: _standard(leaf[chosen]), [indices], tf.as_dtype(dtype))
+    return tf.ensure_shape(rows, (size, *leaf.shape[1:]))
+
+
 def _standard(rows: Any) -> Any:
-    """Rows as the model gets them: floats as Keras' float type, text as bytes objects."""
+    """Rows as the model gets them: floats as Keras' float type."""
     if rows.dtype.kind == "f" and rows.dtype.name != keras.config.floatx():
-        return rows.astype(keras.config.floatx())
-    if rows.dtype.kind == "U":
-        return np.char.encode(rows, "utf-8")
+        return np.asarray(rows).astype(keras.config.floatx())
     return rows
 
 
@@ -133,7 +140,3 @@ def _as_written(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as tf.data may trace it, without AutoGraph rewriting it."""
     traced: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
     return traced
-
-
-def _dtype(sample: Any) -> Any:
-    return tf.string if sample.dtype.kind in "SO" else sample.dtype
