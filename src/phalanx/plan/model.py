@@ -34,7 +34,7 @@ class WorkerPlan:
 
 @dataclass(frozen=True)
 class TrainPlan:
-    """The `train` section. None: the script decides. `precision` is a Keras policy; `xla` compiles the step."""
+    """The `train` section. None: the script decides. `precision` is a Keras policy; `xla` compiles steps."""
 
     steps: int | None = None
     global_batch: int | None = None
