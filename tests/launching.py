@@ -67,7 +67,9 @@ class Run:
             text=True,
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen},
         )
-        self.run_dir = wait_for(lambda: self._new_run(before), 20, "a run directory")
+        found = wait_for(lambda: self._new_run(before), 20, "a run directory")
+        assert found is not None
+        self.run_dir = found
         self.pid = self._process.pid
 
     def _new_run(self, before: set[Path]) -> Path | None:
