@@ -6,6 +6,7 @@ imported inside that function, so that `phalanx --help` stays quick.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import typer
 from phalanx import __version__
 from phalanx.cli import cancel, events, init, logs, plan, resume, run, schema, status
 from phalanx.cli import list as list_
+from phalanx.contract import ExitCode
 from phalanx.errors import PhalanxError
 
 app = typer.Typer(
@@ -60,13 +62,24 @@ def _options(
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code, one of `phalanx.contract.ExitCode`."""
     try:
-        app(list(arguments), prog_name="phalanx")
+        code = _run(arguments)
+        sys.stdout.flush()
     except PhalanxError as error:
         print(f"phalanx: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:  # the output goes to a full disk, a directory cannot be read
+        print(f"phalanx: {error}", file=sys.stderr)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # not written again at exit
+        return ExitCode.INFRASTRUCTURE
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        app(list(arguments), prog_name="phalanx")
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) else 0
-    return 0
+        return left.code if isinstance(left.code, int) else ExitCode.SUCCESS
+    return ExitCode.SUCCESS
 
 
 def main() -> None:
