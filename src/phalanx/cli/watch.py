@@ -12,9 +12,10 @@ from phalanx.cli.runs import job_of, read_plan
 from phalanx.contract import EVENTS_FILE, PLAN_FILE, board_file
 from phalanx.errors import InfrastructureError, UsageError
 from phalanx.events.board import BoardReading, read_board
+from phalanx.events.fold import advance, observe
 from phalanx.events.kinds import Event
 from phalanx.events.log import EventReader
-from phalanx.events.status import RunState, RunStatus, advance, observe
+from phalanx.events.status import RunState, RunStatus
 from phalanx.plan.model import Plan
 from phalanx.plan.worker import checkpoint_dir
 

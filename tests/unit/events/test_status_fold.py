@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from phalanx.contract import ExitCode
 from phalanx.events.board import BoardReading
+from phalanx.events.fold import fold
 from phalanx.events.kinds import Event, Kind
-from phalanx.events.status import RunState, RunStatus, fold
+from phalanx.events.status import RunState, RunStatus
 
 START = 1000.0
 
