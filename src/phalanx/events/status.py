@@ -1,4 +1,4 @@
-"""What is known of a run, as frozen data: its state, its workers, its figures. `fold` makes it from events."""
+"""What is known of a run, as frozen data: state, workers, figures. `fold` makes it from events."""
 
 from __future__ import annotations
 
