@@ -63,7 +63,8 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code, one of `phalanx.contract.ExitCode`."""
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is when the shell closed it (`>&-`)
+            sys.stdout.flush()
     except PhalanxError as error:
         print(f"phalanx: {error}", file=sys.stderr)
         return error.exit_code
