@@ -182,13 +182,20 @@ def expected(rule: dict[str, Any]) -> str:
         "array": "a list",
         "object": "a mapping of keys to values",
     }.get(str(rule.get("type")), "text")
-    return f"{words} from {rule['minimum']} to {rule['maximum']}" if "minimum" in rule else words
+    return (
+        f"{words} from {_bare(rule['minimum'])} to {_bare(rule['maximum'])}" if "minimum" in rule else words
+    )
 
 
 def _such_as(rule: dict[str, Any]) -> str:
     example = rule.get("examples", [rule.get("default")])[0]
     simple = isinstance(example, (str, int, float)) and not isinstance(example, bool) and "enum" not in rule
-    return f", such as {example}" if simple else ""
+    return f", such as {_bare(example)}" if simple else ""
+
+
+def _bare(value: str | float) -> str:
+    """Without the fraction of a number that has none."""
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 # How pydantic names what is wrong with a value of the right type.

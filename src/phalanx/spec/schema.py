@@ -183,8 +183,9 @@ def _tidy(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     kept = {key: value for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    for union in ("anyOf", "allOf"):  # of one: how pydantic writes an optional value, and until 2.9 a section
+        if len(kept.get(union, ())) == 1:
+            kept |= {**kept.pop(union)[0], **kept}
     if "$ref" in kept or kept.get("default", 0) is None:
         kept.pop("default", None)
-    if len(kept.get("anyOf", ())) == 1:
-        kept.update(kept.pop("anyOf")[0])
     return {key: _tidy(value) for key, value in kept.items()}

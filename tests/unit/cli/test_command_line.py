@@ -52,7 +52,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_arguments_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke([]) == ExitCode.USAGE
+    assert invoke([]) in (ExitCode.USAGE, ExitCode.SUCCESS)  # the latter with Click before 8.2
     printed = capsys.readouterr()
     assert "Commands:" in printed.out + printed.err
 
