@@ -168,13 +168,13 @@ class Agent:
         if launcher_pipe is not None:
             loop.add_reader(launcher_pipe, self._read_launcher, launcher_pipe)
 
-    def _ask_to_stop(self, by: str, exit_code: ExitCode) -> None:
-        self._events.put_nowait(machine.StopRequested(time.monotonic(), by, exit_code))
+    def _ask_to_stop(self, by: str, exit_code: ExitCode, insist: bool = True) -> None:
+        self._events.put_nowait(machine.StopRequested(time.monotonic(), by, exit_code, insist))
 
     def _read_launcher(self, pipe: int) -> None:
         if not os.read(pipe, 4096):
             asyncio.get_running_loop().remove_reader(pipe)
-            self._ask_to_stop("the end of its launcher", ExitCode.TERMINATED)
+            self._ask_to_stop("the end of its launcher", ExitCode.TERMINATED, insist=False)
 
     def _look_for_exits(self) -> None:
         for ended in self._gang.newly_ended():

@@ -91,11 +91,15 @@ class ProgressSeen:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """Somebody asked to stop: `by` says who, `exit_code` is the run's code then."""
+    """Somebody asked to stop: `by` says who, `exit_code` is the run's code then.
+
+    A second request kills, unless it does not `insist`: the end of a launcher that has asked is no new wish.
+    """
 
     at_s: float
     by: str
     exit_code: int
+    insist: bool = True
 
 
 @dataclass(frozen=True)
@@ -251,6 +255,8 @@ def _progress_seen(state: State, event: ProgressSeen) -> Step:
 
 def _stop_requested(state: State, event: StopRequested) -> Step:
     again = state.stop is not None
+    if again and not event.insist:
+        return state, ()
     data: dict[str, Any] = {"by": event.by, "grace_s": state.limits.grace_s}
     if again:
         data["now"] = True

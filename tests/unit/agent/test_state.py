@@ -155,6 +155,12 @@ def test_no_restart_means_no_restart() -> None:
     assert outcome(walk) == ("failed", 93)
 
 
+def test_a_launcher_that_ends_after_asking_does_not_kill_workers_that_save() -> None:
+    walk = Walk(world_size=1).formed().on(StopRequested(1.0, "SIGINT", 130))
+    assert walk.on(StopRequested(1.2, "the end of its launcher", 143, insist=False)).moves == []
+    assert walk.on(StopRequested(1.3, "SIGINT", 130)).moves == [Kill()]
+
+
 def test_the_same_user_error_twice_ends_the_run() -> None:
     walk = Walk(world_size=2)
     fail_once(walk, 1).on(DeadlinePassed(99.0))
