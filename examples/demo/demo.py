@@ -1,7 +1,7 @@
 """The demo: train on two workers, kill one with SIGKILL, watch training go on, and check all that is claimed.
 
     make demo
-    python examples/demo/demo.py
+    python examples/demo/demo.py [options of `phalanx run`, such as --plain]
 
 Runs `phalanx run examples/credit_risk/job.yaml` as a person would, and reads the run's event log to know when
 to kill and what happened. Exit code 0 only when everything was as claimed.
@@ -28,6 +28,8 @@ from phalanx.events.log import EventReader
 JOB = Path(__file__).resolve().parent.parent / "credit_risk" / "job.yaml"
 PHALANX = Path(sysconfig.get_path("scripts")) / "phalanx"
 VICTIM = 1
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # TensorFlow's remarks about the processor
+PREPARE_TIMEOUT_S = 600
 START_TIMEOUT_S = 60
 KILL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 900
@@ -101,6 +103,14 @@ def stop(process: subprocess.Popen[bytes]) -> None:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             continue
+
+
+def prepare() -> None:
+    """Make the training arrays, as a person would ahead of a run. Raises RuntimeError."""
+    command = [sys.executable, "-m", "phalanx.workloads.credit_risk.prepare"]
+    done = subprocess.run(command, check=False, timeout=PREPARE_TIMEOUT_S, env={**os.environ, **QUIET})
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} left with exit code {done.returncode}")
 
 
 def train_with_a_kill() -> tuple[Watched, Path, float, int]:
@@ -199,9 +209,9 @@ def table(outcome: Outcome, watched: Watched, run_dir: Path) -> str:
 
 def main() -> int:
     """Prepare, run, kill, wait, tell."""
-    print("demo: preparing 9,857 loans (a few seconds; kept for the next time)", flush=True)
-    subprocess.run([sys.executable, "-m", "phalanx.workloads.credit_risk.prepare"], check=True, timeout=600)
+    print("demo: preparing 9,857 loans (half a minute; kept for the next time)", flush=True)
     try:
+        prepare()
         watched, run_dir, killed_at, exit_code = train_with_a_kill()
     except RuntimeError as error:
         print(f"demo: {error}", file=sys.stderr)

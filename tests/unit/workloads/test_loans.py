@@ -49,9 +49,22 @@ def test_neither_the_outcome_nor_the_row_number_is_a_field() -> None:
 
 def test_every_column_is_written_in_a_fixed_place() -> None:
     words = data.text_of(loan()).split()
-    changed = data.text_of(loan(addr_state="CA", int_rate=25.0)).split()
-    assert len(words) == len(changed)
-    assert {new for old, new in zip(words, changed, strict=True) if old != new} >= {"stateca"}
+    changed = data.text_of(loan(addr_state="CA", int_rate=16.0)).split()
+    differ = [(old, new) for old, new in zip(words, changed, strict=True) if old != new]
+    assert differ == [("rateunder16", "rateover16"), ("statect", "stateca")]
+
+
+def test_a_number_says_of_each_bound_on_which_side_it_is() -> None:
+    income = data.Number("annual_inc", "income", (45, 60), 1000)
+    assert income.write(44_999.99) == "incomeunder45k incomeunder60k"
+    assert income.write(45_000) == "incomeover45k incomeunder60k"
+    assert income.write(1e9) == "incomeover45k incomeover60k"
+
+
+def test_no_word_belongs_to_two_columns() -> None:
+    """Else the model could not tell them apart: position aside, a word is all it sees."""
+    spelt = [column.word for column in data.COLUMNS if isinstance(column, data.Number)]
+    assert len(set(spelt)) == len(spelt)
 
 
 def test_names_lose_the_prefix_of_the_data_set() -> None:

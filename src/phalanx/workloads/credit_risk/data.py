@@ -7,7 +7,6 @@ can leak from the validation part. It must not import TensorFlow or know of toke
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,8 +27,10 @@ class Loan:
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column, written as the greatest of `bounds` (in `unit`s) that the value reaches: 63,400 is
-    "income60k" with bounds 45, 60, 85 in units of 1,000. Below the first bound the first is written.
+    """A numeric column, written as one word for each bound: 50,000 with bounds 45 and 60 in
+    a `unit` of 1,000 is "incomeover45k incomeunder60k". A value that equals a bound is over it.
+
+    So neighbouring values share words; a word for each bin would make 50k and 70k unrelated.
     """
 
     column: str
@@ -38,9 +39,12 @@ class Number:
     unit: int = 1
 
     def write(self, value: Value) -> str:
-        """The field's word and its value, as one word."""
-        reached = bisect_right(self.bounds, float(value) / self.unit)
-        return f"{self.word}{self.bounds[max(reached - 1, 0)]}{'k' if self.unit == 1000 else ''}"
+        """The words, as many as there are bounds."""
+        suffix = "k" if self.unit == 1000 else ""
+        sides = ("over" if float(value) / self.unit >= bound else "under" for bound in self.bounds)
+        return " ".join(
+            f"{self.word}{side}{bound}{suffix}" for side, bound in zip(sides, self.bounds, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -67,31 +71,31 @@ class Name:
 # also hold payments, recoveries and later scores; this excerpt has none of them. Rate and sub-grade are the
 # lender's own judgement of the risk, so the task is to improve on that judgement, not to replace it.
 #
-# Bins are wide, about three a column at round numbers near the thirds of all loans: the 413 bad loans of the
-# training part cannot teach the order of many small bins, which are unrelated words to the model.
+# Bounds are few, about two a column at round numbers near the thirds of all loans: the 413 bad loans of the
+# training part cannot teach more.
 COLUMNS: tuple[Number | Name, ...] = (
     Name("sub_grade", "grade", letters=1),
-    Number("int_rate", "rate", (5, 8, 10, 13, 16, 20)),
+    Number("int_rate", "rate", (8, 10, 13, 16, 20)),
     Name("term", "term", "term_"),
-    Number("funded_amnt", "amount", (1, 10, 18), 1000),
-    Number("annual_inc", "income", (0, 45, 60, 85), 1000),
+    Number("funded_amnt", "amount", (10, 18), 1000),
+    Number("annual_inc", "income", (45, 60, 85), 1000),
     Name("verification_status", "income"),
     Name("emp_length", "employed", "emp_"),
     Name("addr_state", "state"),
-    Number("delinq_2yrs", "delinquent", (0, 1)),
-    Number("acc_now_delinq", "overdue", (0, 1)),
-    Number("delinq_amnt", "owed", (0, 1)),
-    Number("inq_last_6mths", "inquiries", (0, 1, 2)),
-    Number("inq_last_12m", "yearly", (0, 2, 4)),
-    Number("inq_fi", "finance", (0, 1, 3)),
-    Number("revol_util", "revolving", (0, 40, 65)),
-    Number("all_util", "used", (0, 50, 70)),
-    Number("open_il_6m", "open", (0, 2, 4)),
-    Number("open_il_12m", "opened", (0, 1, 2)),
-    Number("open_il_24m", "recent", (0, 1, 3)),
-    Number("num_il_tl", "instalments", (0, 5, 10)),
-    Number("total_bal_il", "balance", (0, 14, 36), 1000),
-    Number("total_il_high_credit_limit", "limit", (0, 22, 50), 1000),
+    Number("delinq_2yrs", "delinquent", (1,)),
+    Number("acc_now_delinq", "overdue", (1,)),
+    Number("delinq_amnt", "owed", (1,)),
+    Number("inq_last_6mths", "inquiries", (1, 2)),
+    Number("inq_last_12m", "yearly", (2, 4)),
+    Number("inq_fi", "finance", (1, 3)),
+    Number("revol_util", "revolving", (40, 65)),
+    Number("all_util", "used", (50, 70)),
+    Number("open_il_6m", "open", (2, 4)),
+    Number("open_il_12m", "opened", (1, 2)),
+    Number("open_il_24m", "recent", (1, 3)),
+    Number("num_il_tl", "instalments", (5, 10)),
+    Number("total_bal_il", "balance", (14, 36), 1000),
+    Number("total_il_high_credit_limit", "limit", (22, 50), 1000),
 )
 
 
@@ -131,7 +135,7 @@ def loans_of(rows: Iterable[Mapping[str, Value]]) -> list[Loan]:
 
 
 def text_of(loan: Loan) -> str:
-    """The loan as words, one a column and always in the same order: "gradec rate13 term36 amount10k ..."."""
+    """The loan as words in a fixed order, so many for each column: "gradec rateover8 rateover10 ..."."""
     return " ".join(column.write(loan.fields[column.column]) for column in COLUMNS)
 
 

@@ -34,20 +34,25 @@ def build(size: Size, vocabulary_size: int, sequence_length: int, dropout: float
     import keras_hub
 
     tokens = keras.Input((sequence_length,), dtype="int32", name="token_ids")
+    words = keras.ops.not_equal(tokens, 0)
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=vocabulary_size,
         max_sequence_length=sequence_length,
         dropout=dropout,
         **asdict(size),
     )
-    outputs = backbone(
+    # Without BERT's own pooler, which looks at the first token only: trained from nothing on 8,000 loans, the
+    # mean over all words does better (docs/credit-risk.md).
+    encoder = keras.Model(backbone.input, backbone.output["sequence_output"], name="encoder")
+    encoded = encoder(
         {
             "token_ids": tokens,
             "segment_ids": keras.ops.zeros_like(tokens),
-            "padding_mask": keras.ops.cast(keras.ops.not_equal(tokens, 0), "int32"),
+            "padding_mask": keras.ops.cast(words, "int32"),
         }
     )
-    pooled = keras.layers.Dropout(dropout, name="head_dropout")(outputs["pooled_output"])
+    mean = keras.layers.GlobalAveragePooling1D(name="mean_of_words")(encoded, mask=words)
+    pooled = keras.layers.Dropout(dropout, name="head_dropout")(mean)
     # The logit stays in float32 under mixed precision; 0.02 is BERT's own spread of initial weights.
     logit = keras.layers.Dense(
         1, kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.02), dtype="float32", name="logit"

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phalanx.contract import HOME_ENV
-from phalanx.errors import InfrastructureError
+from phalanx.errors import InfrastructureError, PhalanxError
 from phalanx.workloads.credit_risk import data, vocabulary
 
 _FORMAT = 1  # raise it when the meaning of the file changes
@@ -33,7 +33,7 @@ class Settings:
     """What the prepared arrays depend on, besides the columns and their spelling."""
 
     vocabulary_size: int = 512
-    sequence_length: int = 24
+    sequence_length: int = 42
     validation_share: float = data.VALIDATION_SHARE
 
     def key(self) -> str:
@@ -140,10 +140,13 @@ def _read(path: Path) -> Prepared:
 
 
 def main() -> None:
-    """Prepare ahead of training."""
+    """Prepare ahead of training, so that no worker has to."""
     parser = argparse.ArgumentParser(description="Prepare the Lending Club loans for training.")
     parser.add_argument("--cache", type=Path, default=default_directory(), help="where to keep the arrays")
-    prepared(parser.parse_args().cache)
+    try:
+        prepared(parser.parse_args().cache)
+    except PhalanxError as error:
+        parser.exit(error.exit_code, f"{error}\n")
 
 
 if __name__ == "__main__":

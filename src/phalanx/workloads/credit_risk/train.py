@@ -13,7 +13,7 @@ from pathlib import Path
 from phalanx import train
 from phalanx.workloads.credit_risk import model, prepare
 
-STEPS = 600
+STEPS = 400
 GLOBAL_BATCH = 32
 
 
@@ -23,7 +23,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--size", choices=sorted(model.SIZES), default="tiny", help="size of the BERT encoder"
     )
-    parser.add_argument("--learning-rate", type=float, default=1e-4, help="peak learning rate")
+    parser.add_argument("--learning-rate", type=float, default=2e-4, help="peak learning rate")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument(
         "--validate-every", type=int, default=200, help="steps from one validation to the next"
