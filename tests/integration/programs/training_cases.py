@@ -27,6 +27,7 @@ import keras  # noqa: E402  # after init, which must come before anything of Ten
 import tensorflow as tf  # noqa: E402
 
 STEPS = 12
+VALIDATED = ("functional_sgd", "uneven_shares", "first_fit", "finished_already")
 rng = np.random.default_rng(0)
 X = rng.normal(size=(52, 6)).astype("float32")
 Y = (X[:, :1] - X[:, 1:2] > 0).astype("float32")
@@ -75,7 +76,7 @@ def note(name: str, model: Any, **values: Any) -> None:
 
 
 def fit(name: str, model: Any, source: Any = None, gang: Any = None, **options: Any) -> Any:
-    validation = data.from_arrays(X[:21], Y[:21]) if source is None else None
+    validation = data.from_arrays(X[:21], Y[:21]) if name in VALIDATED else None
     result = (gang or run).fit(
         model, source or data.from_arrays(X, Y), steps=STEPS, validation=validation, log_every=5, **options
     )
