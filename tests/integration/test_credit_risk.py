@@ -79,10 +79,9 @@ def test_sizes_are_the_published_ones() -> None:
     """4.4, 110 and 340 million with BERT's own 30,522 words and 512 positions, as the papers round them."""
     millions = {name: weights_of(size, 30_522, 512) / 1e6 for name, size in model.SIZES.items()}
     assert millions == pytest.approx({"tiny": 4.4, "base": 110, "large": 340}, rel=0.02)
-    tiny = model.build(model.SIZES["tiny"], vocabulary_size=100, sequence_length=24, dropout=0.1)
-    assert (
-        tiny.count_params() == weights_of(model.SIZES["tiny"], 100, 24) + model.SIZES["tiny"].hidden_dim + 1
-    )
+    for size in (model.SIZES["tiny"], model.SIZES["large"]):
+        built = model.build(size, vocabulary_size=100, sequence_length=24, dropout=0.1)
+        assert built.count_params() == weights_of(size, 100, 24) + size.hidden_dim + 1
 
 
 def test_two_workers_train_and_report_figures_over_all_loans(cache: Path, tmp_path: Path) -> None:
