@@ -107,6 +107,10 @@ def _with_board(rank: RankStatus, board: BoardReading | None, monotonic_s: float
     )
 
 
+# The first step of a round compiles and takes as long as many others: it says nothing about the rest.
+_STEPS_FOR_A_RATE = 20
+
+
 def _eta_s(status: RunStatus, now: float) -> float | None:
     """Seconds to the last step at the present rate; None when there is no rate."""
     if status.state is not RunState.RUNNING or status.step is None or not status.target_steps:
@@ -115,7 +119,7 @@ def _eta_s(status: RunStatus, now: float) -> float | None:
     if status.examples_per_s and status.global_batch:
         return left * status.global_batch / status.examples_per_s
     done = status.step - status.start_step
-    if status.training_since is None or done <= 0:
+    if status.training_since is None or done < _STEPS_FOR_A_RATE:
         return None
     return left * max(0.0, now - status.training_since) / done
 

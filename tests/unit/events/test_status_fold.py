@@ -179,6 +179,11 @@ def test_eta_without_a_rate_is_by_the_steps_done_so_far() -> None:
     assert status.eta_s == pytest.approx(60 * 20 / 40)
 
 
+def test_no_eta_from_the_first_step_which_compiles() -> None:
+    progress = event(Kind.PROGRESS, 6, round_number=1, rank=0, step=1, loss=0.7)
+    assert status_of(RUN, ROUND_1, TRAINING, progress, now=22.0).eta_s is None
+
+
 def test_boards_say_more_than_events() -> None:
     boards = {0: board(), 1: board(steps_done=29, section="input", loss=math.nan, examples_per_s=math.nan)}
     status = status_of(RUN, ROUND_1, TRAINING, boards=boards)
