@@ -7,7 +7,8 @@ library that a training script uses; everything else belongs to the `phalanx` co
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # type checkers take it for true; the module `typing` would be most of the import time
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "train"]
