@@ -21,7 +21,7 @@ from pathlib import Path
 
 from phalanx.agent.loop import RESERVE_BYTES, RESERVE_FILE, STOP_SIGNALS, Agent
 from phalanx.agent.preflight import check_entrypoint, check_logs
-from phalanx.contract import AGENT_FILE, AGENT_LOCK, EVENTS_FILE, PLAN_FILE, ExitCode
+from phalanx.contract import AGENT_FILE, AGENT_LOCK, EVENTS_FILE, HOME_ENV, PLAN_FILE, ExitCode
 from phalanx.errors import InfrastructureError, PhalanxError, UsageError
 from phalanx.events.kinds import Kind
 from phalanx.events.log import EventLog, EventReader
@@ -59,9 +59,9 @@ def main(argv: list[str] | None = None) -> int:
 def _supervise(plan: Plan, run_dir: Path, pipe: int | None) -> int:
     """Run with the lock held: whatever goes wrong from here on is also told in the run's events."""
     try:
+        _say_who(run_dir)  # first: until then whoever sees the lock finds the number of an earlier agent
         earlier = list(EventReader(run_dir / EVENTS_FILE).read_new())
         log = EventLog(run_dir / EVENTS_FILE)
-        _say_who(run_dir)
         (run_dir / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
     except OSError as error:
         raise InfrastructureError(f"the run directory {run_dir} cannot be written: {error}") from error
@@ -77,6 +77,7 @@ def _supervise(plan: Plan, run_dir: Path, pipe: int | None) -> int:
     except Exception as error:  # also a bug of the agent must end the run in its record
         code = error.exit_code if isinstance(error, PhalanxError) else int(ExitCode.INFRASTRUCTURE)
         reason = error.message if isinstance(error, PhalanxError) else f"the agent failed: {error!r}"
+        _free_reserve(run_dir)
         log.append(
             Kind.RUN_FINISHED,
             state="failed",
@@ -93,6 +94,12 @@ def _supervise(plan: Plan, run_dir: Path, pipe: int | None) -> int:
         return code
     finally:
         log.close()
+        _free_reserve(run_dir)
+
+
+def _free_reserve(run_dir: Path) -> None:
+    """Make room on a full disk; a disk that does worse must not hide how the run ended."""
+    with suppress(OSError):
         (run_dir / RESERVE_FILE).unlink(missing_ok=True)
 
 
@@ -120,7 +127,10 @@ def _launcher_pipe() -> int:
 
 
 def _take_lock(run_dir: Path) -> int:
-    """Hold the run's lock until the descriptor is closed. Raises UsageError when another agent holds it."""
+    """Hold the run's lock until the descriptor is closed.
+
+    Raises UsageError when another agent holds it, InfrastructureError when the file system has no locks.
+    """
     try:
         fd = os.open(run_dir / AGENT_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -128,14 +138,27 @@ def _take_lock(run_dir: Path) -> int:
             f"the run directory {run_dir} cannot be written: {error.strerror}"
         ) from error
     for _ in range(_LOCK_TRIES):
-        with suppress(BlockingIOError):
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _try_lock(fd, run_dir):
             return fd
         time.sleep(_LOCK_PAUSE_S)
     os.close(fd)
     raise UsageError(
         f"another agent supervises {run_dir}", "`phalanx status` shows it, `phalanx cancel` stops it"
     )
+
+
+def _try_lock(fd: int, run_dir: Path) -> bool:
+    """Whether the lock is ours now. Raises InfrastructureError."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise InfrastructureError(
+            f"{run_dir} cannot be locked: {error.strerror}",
+            f"{HOME_ENV} must name a directory on a file system that has flock",
+        ) from error
+    return True
 
 
 def _say_who(run_dir: Path) -> None:

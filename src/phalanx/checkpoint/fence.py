@@ -111,7 +111,10 @@ def _read(directory: Path) -> dict[str, str]:
 
 
 def _is_alive(run_dir: Path) -> bool:
-    """Whether an agent holds the lock of that run. A run directory that is gone belongs to nobody."""
+    """Whether an agent holds the lock of that run. A run directory that is gone belongs to nobody.
+
+    Nor does one on a file system without locks: no agent starts there.
+    """
     try:
         fd = os.open(run_dir / AGENT_LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -120,6 +123,9 @@ def _is_alive(run_dir: Path) -> bool:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
     finally:
         os.close(fd)
     return False
