@@ -57,6 +57,13 @@ def test_during_a_run_and_after_it_was_cancelled(tmp_path: Path) -> None:
     assert phalanx("status", run.id, "--json").json["state"] == "stopped"
 
 
+def test_a_run_that_has_no_agent_yet_is_cancelled(tmp_path: Path) -> None:
+    run = Run(PRETEND, "--", LONG, cwd=tmp_path)
+    cancelled = phalanx("cancel", run.id, "--json")
+    assert cancelled.json == {"run": run.id, "state": "stopped", "cancelled": True}
+    assert run.wait().code == ExitCode.TERMINATED
+
+
 def test_a_finished_run(ended: Path) -> None:
     status = phalanx("status", ended.name, "--json").json
     assert (status["state"], status["step"], status["round"], status["exit_code"]) == ("succeeded", 20, 2, 0)

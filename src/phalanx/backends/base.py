@@ -76,4 +76,4 @@ class Backend(Protocol):
         """Look at a run from any process, also one that was not submitted here."""
 
     def cancel(self, run_dir: Path, signum: int) -> bool:
-        """Signal the agent of a run from any process; False when no agent is alive."""
+        """Signal the agent of a run from any process; False when no agent is alive. Raises UsageError."""

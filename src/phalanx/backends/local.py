@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from phalanx.backends.base import Observation, ProcessSpec, Submission
 from phalanx.contract import AGENT_FILE, AGENT_LOCK, AGENT_LOG, exit_code_of
-from phalanx.errors import InfrastructureError
+from phalanx.errors import InfrastructureError, UsageError
 from phalanx.plan.model import Plan
 from phalanx.plan.worker import worker_argv, worker_env
 
@@ -108,10 +109,15 @@ class LocalBackend:
         return Observation(alive, said.get("pid"), said.get("host"), said.get("started"))
 
     def cancel(self, run_dir: Path, signum: int = signal.SIGTERM) -> bool:
-        """Signal the agent of a run; False when no agent is alive."""
+        """Signal the agent of a run; False when no agent is alive.
+
+        Raises UsageError when it runs on another host, whose process numbers mean something else here.
+        """
         seen = self.observe(run_dir)
         if not seen.alive or seen.pid is None:
             return False
+        if seen.host != socket.gethostname():
+            raise UsageError(f"{run_dir.name} runs on the host {seen.host}", "give the command there")
         with contextlib.suppress(ProcessLookupError):  # it ended between the look and the signal
             os.kill(seen.pid, signum)
             return True

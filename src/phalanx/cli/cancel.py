@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 # The agent hears a signal at once unless it hangs; then only SIGKILL helps, and its workers die with it.
 _ACKNOWLEDGE_S = 5.0
+# A run whose agent does not begin within 10 s is lost (`watch`).
+_BEGIN_S = 15.0
 _KILLED_S = 30.0
 # Beyond the grace period: what killing and writing the end of the record may take.
 _AFTER_GRACE_S = 30.0
@@ -42,7 +44,6 @@ def cancel(
     A run that has already ended is left as it is, with exit code 0; one that is already stopping is only
     waited for. When the run has not ended in time the exit code is 84, and the request stands.
     """
-    from phalanx.backends.local import LocalBackend
     from phalanx.cli import runs
     from phalanx.cli.watch import RunWatch
     from phalanx.errors import InfrastructureError
@@ -53,7 +54,7 @@ def cancel(
     look = watch.look()
     # A second signal would kill workers that are saving.
     stopping = look.agent_alive and look.status.state is RunState.STOPPING
-    if not stopping and not LocalBackend().cancel(run_dir, signal.SIGTERM):
+    if not stopping and not _ask(run_dir, watch):
         _tell(run_dir, watch, as_json, cancelled=False)
         return
     if now:
@@ -68,6 +69,19 @@ def cancel(
                 f"or end it with `phalanx cancel --now {run_dir.name}`",
             )
     _tell(run_dir, watch, as_json, cancelled=True)
+
+
+def _ask(run_dir: Path, watch: RunWatch) -> bool:
+    """Ask the agent to stop; False when there is none. A run that was just made may not have one yet."""
+    from phalanx.backends.local import LocalBackend
+
+    backend = LocalBackend()
+    deadline = time.monotonic() + _BEGIN_S
+    while not (asked := backend.cancel(run_dir, signal.SIGTERM)):
+        if watch.look().status.state.is_final or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
+    return asked
 
 
 def _kill(run_dir: Path, watch: RunWatch) -> None:

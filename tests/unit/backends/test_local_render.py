@@ -8,8 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from phalanx.backends.base import Backend, Observation
 from phalanx.backends.local import LocalBackend
+from phalanx.errors import UsageError
 from phalanx.plan.model import Entrypoint, Plan, WorkerPlan
 
 PLAN = Plan(
@@ -48,3 +51,11 @@ def test_an_agent_is_alive_as_long_as_it_holds_its_lock(tmp_path: Path) -> None:
         assert LocalBackend().observe(tmp_path) == Observation(True, 4711, "here", 1.5)
     assert LocalBackend().observe(tmp_path) == Observation(False, 4711, "here", 1.5)
     assert not LocalBackend().cancel(tmp_path, signal.SIGTERM)
+
+
+def test_an_agent_of_another_host_is_not_signalled(tmp_path: Path) -> None:
+    (tmp_path / "agent.json").write_text('{"pid": 1, "host": "elsewhere.invalid", "started": 1.5}')
+    with (tmp_path / "agent.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match=r"elsewhere\.invalid"):
+            LocalBackend().cancel(tmp_path, signal.SIGTERM)
