@@ -73,6 +73,21 @@ def test_a_failure_is_told_with_its_root_cause(tmp_path: Path) -> None:
     assert "the same failure twice" in done.stdout
 
 
+def test_a_message_that_no_terminal_can_show_is_told_all_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "bad.py", 'raise ValueError("name \\udcff " + "x" * 1_000_000)\n')
+    done = phalanx("run", "bad.py", "--set", "failure.max_restarts=0", cwd=tmp_path)
+    assert done.code == ExitCode.USER_ERROR
+    assert "\\udcff xxx" in done.stdout
+    assert (only_run(tmp_path) / "events.jsonl").stat().st_size < 64 * 1024
+
+
+def test_a_reader_that_is_gone_at_the_end_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    write(tmp_path / "bad.py", "raise SystemExit(93)\n")
+    run = Run("bad.py", "--json", cwd=tmp_path)
+    run.close_stdout()
+    assert run.wait().code == ExitCode.NO_RESTART
+
+
 def test_the_exit_code_is_the_program_s(tmp_path: Path) -> None:
     write(tmp_path / "stop.py", "raise SystemExit(93)\n")
     assert phalanx("run", "stop.py", cwd=tmp_path).code == ExitCode.NO_RESTART

@@ -6,6 +6,7 @@ imported inside that function, so that `phalanx --help` stays quick.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -87,4 +88,7 @@ def main() -> None:
     """The console script."""
     # A reader that goes away (`phalanx schema | head`) ends us as it ends any other program: silently.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # A worker's message may hold what the terminal's encoding does not have.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(invoke(sys.argv[1:]))

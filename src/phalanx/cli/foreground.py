@@ -35,19 +35,21 @@ def supervise(run_dir: Path, plan: Plan, *, plain: bool, as_json: bool) -> int:
 
     Raises PhalanxError with the agent's own message and code when nothing could be started.
     """
-    launch = _Launch(run_dir, plan, _choose_view(run_dir.name, plain, as_json))
-    look = launch.follow()
-    return launch.tell(look, as_json)
+    relay = StopRelay(plan.failure.grace_s, time.monotonic())
+    launch = _Launch(run_dir, plan, _choose_view(run_dir.name, plain, as_json), relay)
+    with _signals_to(relay):  # to the last word: a reader that is gone must not change the exit code
+        look = launch.follow()
+        return launch.tell(look, as_json)
 
 
 class _Launch:
     """One life of an agent, seen from the process that starts it."""
 
-    def __init__(self, run_dir: Path, plan: Plan, view: View) -> None:
+    def __init__(self, run_dir: Path, plan: Plan, view: View, relay: StopRelay) -> None:
         self._run_dir = run_dir
         self._plan = plan
         self._view = view
-        self._relay = StopRelay(plan.failure.grace_s, time.monotonic())
+        self._relay = relay
         self._exit_code: int | None = None
         self._watch = RunWatch(run_dir, lambda: self._exit_code is None)
         self._watch.look()  # the earlier lives of a resumed run
@@ -57,20 +59,19 @@ class _Launch:
 
     def follow(self) -> Look:
         """Start the agent and show the run until it has ended; returns the last look."""
-        with _signals_to(self._relay):
-            backend = LocalBackend()
-            self._agent: RunningAgent = backend.submit(backend.render(self._plan, self._run_dir))
-            try:
-                while True:
-                    self._exit_code = self._agent.wait(_TICK_S)
-                    look = self._watch.look()
-                    self._take_in(look)
-                    self._show(look)
-                    if self._exit_code is not None:
-                        return look
-                    self._pass_signals_on()
-            finally:
-                self._leave_screen()
+        backend = LocalBackend()
+        self._agent: RunningAgent = backend.submit(backend.render(self._plan, self._run_dir))
+        try:
+            while True:
+                self._exit_code = self._agent.wait(_TICK_S)
+                look = self._watch.look()
+                self._take_in(look)
+                self._show(look)
+                if self._exit_code is not None:
+                    return look
+                self._pass_signals_on()
+        finally:
+            self._leave_screen()
 
     def tell(self, look: Look, as_json: bool) -> int:
         """Print how the run ended and return its exit code. Raises PhalanxError when it never began."""

@@ -29,7 +29,8 @@ from phalanx.errors import PhalanxError, UsageError
 from phalanx.events.board import read_board
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_REPORTED_LINES = 30
+# The agent repeats a report in its events, also on a full disk out of the 64 KiB that it keeps for them.
+_REPORTED_LINES, _REPORTED_COLUMNS, _REPORTED_CHARACTERS = 30, 500, 4000
 
 # How TensorFlow says that a peer went away. Names, because TensorFlow may never have been imported here.
 _TENSORFLOW_ERRORS = "tensorflow.python.framework.errors_impl"
@@ -133,7 +134,8 @@ def _report(error: BaseException) -> int:
     error.with_traceback(_of_user(error.__traceback__))
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
     try:
-        _write_report(error, code, () if expected else tuple(lines[-_REPORTED_LINES:]))
+        told = () if expected else tuple(line[:_REPORTED_COLUMNS] for line in lines[-_REPORTED_LINES:])
+        _write_report(error, code, told)
     except (OSError, ValueError, KeyError) as trouble:
         sys.stderr.write(f"phalanx: the error report cannot be written: {trouble}\n")
     if expected:
@@ -159,7 +161,7 @@ def _write_report(error: BaseException, code: int, lines: tuple[str, ...]) -> No
         section=board.section if board else "setup",
         step=board.steps_done if board else 0,
         exception=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=message,
+        message=message[:_REPORTED_CHARACTERS],
         hint=hint,
         traceback=lines,
     ).write(error_file(run_dir, worker.round, worker.rank))
