@@ -1,14 +1,13 @@
-"""When a training run saves and what it restores: the worker's use of `phalanx.checkpoint`.
+"""What a training run saves and restores: the worker's use of `phalanx.checkpoint`.
 
-Owns the policy (when, what if it fails, what is told); the model's state is `snapshot`'s, the files are the
-checkpoint room's.
+Owns the policy (what if it fails, what is told); when to save is `schedule`'s, the model's state is
+`snapshot`'s, the files are the checkpoint room's.
 """
 
 from __future__ import annotations
 
 import logging
 import platform
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +53,6 @@ class Checkpoints:
         self,
         directory: Path,
         *,
-        every_steps: int,
         keep: int,
         rank: int,
         round_number: int,
@@ -69,7 +67,6 @@ class Checkpoints:
         is told.
         """
         self.directory = directory
-        self._every_steps = every_steps
         self._keep = keep
         self._rank = rank
         self._round = round_number
@@ -79,7 +76,6 @@ class Checkpoints:
         self._job_hash = job_hash
         self._seed = seed
         self._events = events
-        self._last_step = 0
         self._newest: Restored | None = None
 
     def restore(self, model: Any) -> Restored | None:
@@ -106,7 +102,7 @@ class Checkpoints:
                 ) from error
             snapshot.apply(model, arrays)
             restored = Restored(found.step, found.manifest.data_position, found.path)
-            self._last_step, self._newest = found.step, restored
+            self._newest = restored
         if self._rank == 0:
             self._clean()
             if restored is not None:
@@ -115,10 +111,6 @@ class Checkpoints:
                     Kind.CHECKPOINT_RESTORED, step=restored.step, path=str(restored.path), seconds=seconds
                 )
         return restored
-
-    def due(self, step: int) -> bool:
-        """Whether a multiple of `every_steps` was passed since the last save or restore. All ranks agree."""
-        return step // self._every_steps > self._last_step // self._every_steps
 
     def save(
         self, model: Any, step: int, data_position: Mapping[str, Any], *, final: bool = False
@@ -130,7 +122,6 @@ class Checkpoints:
         Raises FencedError at once: this round is over. A step that was saved or restored in this round is not
         written again.
         """
-        self._last_step = step
         if self._rank != 0:
             return None
         if self._newest is not None and self._newest.step == step:
@@ -146,7 +137,7 @@ class Checkpoints:
                 if final and not attempts_left:
                     raise
             if attempts_left:
-                threading.Event().wait(FINAL_PAUSE_S)
+                time.sleep(FINAL_PAUSE_S)
         return None
 
     def _commit(self, model: Any, step: int, data_position: Mapping[str, Any]) -> Path:

@@ -312,7 +312,6 @@ def _checkpoints(run: Run) -> Checkpoints | None:
         return None
     return Checkpoints(
         settings.checkpoint_dir,
-        every_steps=settings.checkpoint_every_steps,
         keep=settings.checkpoint_keep,
         rank=run.rank,
         round_number=run.round,

@@ -70,7 +70,6 @@ def main() -> None:
         model = build()
         saver = Checkpoints(
             directory / "checkpoints",
-            every_steps=2,
             keep=2,
             rank=rank,
             round_number=1,
