@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import secrets
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,14 +143,13 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _lock(fd: int, directory: Path) -> None:
     deadline = time.monotonic() + LOCK_TIMEOUT_S
-    pause = threading.Event()
     while not _try_lock(fd):
         if time.monotonic() > deadline:
             raise CheckpointError(
                 f"another process has held the lock of {directory} for {LOCK_TIMEOUT_S:.0f} s",
                 f"find it with `fuser {directory / LOCK_FILE}`",
             )
-        pause.wait(0.01)
+        time.sleep(0.01)
 
 
 def _try_lock(fd: int) -> bool:
