@@ -30,7 +30,7 @@ class EventLog:
         """Append one event with the present time and return it."""
         event = Event(time.time(), kind, round_number, rank, data)
         line = (event.to_line() + "\n").encode()
-        if self._torn:  # the disk took half of the last line: do not write on behind it
+        if self._torn:
             line = b"\n" + line
         try:
             written = os.write(self._fd, line)
@@ -40,7 +40,7 @@ class EventLog:
             self._torn = False
         else:
             self.lost += 1
-            self._torn = self._torn or written > 0
+            self._torn = True  # this line may stand there in half, or that of another writer of the full disk
         return event
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class EventReader:
             return
         complete = chunk[: chunk.rfind(b"\n") + 1]
         self._offset += len(complete)
-        for line in complete.splitlines():
+        for line in filter(None, complete.splitlines()):
             try:
                 event = Event.from_line(line.decode())
             except (ValueError, RecursionError):
