@@ -97,6 +97,10 @@ def test_nests_keep_their_form_and_floats_become_those_of_keras(told: Any) -> No
     }
 
 
+def test_the_tuner_is_off_unless_it_was_asked_for(told: Any) -> None:
+    assert told["tuned"] == [True, False, True]
+
+
 def test_a_memory_map_is_not_loaded_whole(told: Any) -> None:
     assert told["mapped"] == 42
 

@@ -35,23 +35,38 @@ def resolve(source: Any, run: Run) -> Source:
 
 def training_batches(source: Source, run: Run, start_step: int) -> Any:
     """This rank's batches from `start_step` on, a tf.data.Dataset; a plain one gets there by skipping."""
-    if isinstance(source, ArrayData):
-        return source.training(
+    if not isinstance(source, ArrayData):
+        return untuned(source.skip(start_step) if start_step else source)
+    return untuned(
+        source.training(
             seed=run.settings.seed,
             global_batch=run.settings.global_batch or 0,
             world_size=run.world_size,
             rank=run.rank,
             start_step=start_step,
         )
-    return source.skip(start_step) if start_step else source
+    )
 
 
 def validation_batches(source: Source, run: Run) -> Any:
     """This rank's part of the validation data (a tf.data.Dataset)."""
-    if isinstance(source, ArrayData):
-        batch = run.settings.global_batch or 0
-        return source.evaluation(batch=batch, world_size=run.world_size, rank=run.rank)
-    return source
+    if not isinstance(source, ArrayData):
+        return untuned(source)
+    batch = run.settings.global_batch or 0
+    return untuned(source.evaluation(batch=batch, world_size=run.world_size, rank=run.rank))
+
+
+def untuned(dataset: Any) -> Any:
+    """`dataset` without tf.data's tuner, unless its owner chose it.
+
+    The end of an iterator joins the tuner's thread, which was seen to sleep for 10 s and more (TensorFlow 2.21)
+    while all other ranks wait. `AUTOTUNE` parallelism then is the size of the thread pool, at most 16.
+    """
+    if dataset.options().autotune.enabled is not None:
+        return dataset
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def known_weight(source: Source, run: Run) -> tuple[bool, float | None]:

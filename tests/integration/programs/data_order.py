@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from phalanx.errors import IncompatibleError
-from phalanx.train import data
+from phalanx.train import data, sources
 
 N, BATCH, STEPS = 23, 10, 12
 
@@ -62,9 +63,23 @@ row = next(iter(large.training(seed=0, global_batch=1, start_step=123456)))[0]
 
 orders = next(iter(shuffled.training(seed=7, global_batch=400 * N)))[0].numpy().reshape(400, N)
 
+
+def tuned(dataset: tf.data.Dataset) -> bool:
+    return dataset.options().autotune.enabled is not False
+
+
+plain = tf.data.Dataset.range(8)
+wish = tf.data.Options()
+wish.autotune.enabled = True
+
 print(
     json.dumps(
         {
+            "tuned": [
+                tuned(plain),
+                tuned(sources.untuned(plain)),
+                tuned(sources.untuned(plain.with_options(wish))),
+            ],
             "by_world_size": {world: steps_of(shuffled, world, 0, STEPS) for world in (1, 2, 3, 4)},
             "resumed": steps_of(shuffled, 2, 7, STEPS - 7),
             "orders": orders.tolist(),
