@@ -59,8 +59,8 @@ def validation_batches(source: Source, run: Run) -> Any:
 def untuned(dataset: Any) -> Any:
     """`dataset` without tf.data's tuner, unless its owner chose it.
 
-    The end of an iterator joins the tuner's thread, which was seen to sleep for 10 s or more (TensorFlow 2.21)
-    while all other ranks wait. `AUTOTUNE` parallelism then is the size of the thread pool, at most 16.
+    The end of an iterator joins the tuner's thread, which was seen to sleep for 10 s or more while all other
+    ranks wait (TensorFlow 2.21). `AUTOTUNE` parallelism then is the size of the thread pool, at most 16.
     """
     if dataset.options().autotune.enabled is not None:
         return dataset
