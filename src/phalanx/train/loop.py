@@ -174,6 +174,7 @@ class _Loop:
                 "global_batch": self._gang.settings.global_batch or 0,
                 "the number of weights": int(self._model.count_params()),
                 "the number of examples": self._data_position().get("examples", 0),
+                "the seed of the order of examples": self._data_position().get("seed", 0),
             },
         )
 
