@@ -130,6 +130,10 @@ def numbers(value: Any) -> list[float]:
     return [float(value)]
 
 
+def test_the_board_counts_on_from_the_steps_that_a_script_restored(trained: Trained) -> None:
+    assert trained.rank0.facts["steps_before_this_process"] == 44
+
+
 def test_an_overflow_on_one_rank_makes_all_skip_the_step(trained: Trained) -> None:
     integers = [
         int(array) for array in trained.rank0.of("float16_overflow_on_one_rank").values() if array.shape == ()

@@ -1,7 +1,7 @@
 """The agent's shell: brings events to the state machine and carries out its commands. It decides nothing.
 
-Everything that may block on a disk or a peer runs beside the loop under a deadline, so that a stop is heard
-and a worker's end is seen at all times.
+Forming a round, which may block on a shared disk or a peer, runs beside the loop under a deadline: meanwhile
+a stop is heard and the end of a worker is seen. Events and logs of the run directory are written in the loop.
 """
 
 from __future__ import annotations

@@ -64,11 +64,16 @@ class _Launch:
         try:
             while True:
                 self._exit_code = self._agent.wait(_TICK_S)
-                look = self._watch.look()
-                self._take_in(look)
-                self._show(look)
-                if self._exit_code is not None:
-                    return look
+                try:
+                    look = self._watch.look()
+                except InfrastructureError:  # a shared disk out of reach: the agent may live through it
+                    if self._exit_code is not None:
+                        raise
+                else:
+                    self._take_in(look)
+                    self._show(look)
+                    if self._exit_code is not None:
+                        return look
                 self._pass_signals_on()
         finally:
             self._leave_screen()

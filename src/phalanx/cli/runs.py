@@ -42,7 +42,7 @@ def create(plan: Plan, now: datetime, job_text: str) -> Path:
     part = parent / f".new-{run_id}"
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir()
+        part.mkdir(mode=0o700)  # the plan holds `env`, and with it what should not be read by all
         try:
             (part / PLAN_FILE).write_text(plan.to_json())
             (part / EVENTS_FILE).touch()

@@ -92,7 +92,10 @@ class RunWatch:
             return {}
         found = {}
         for rank in self._folded.ranks:
-            board = read_board(board_file(self.run_dir, self._folded.round, rank.rank))
+            try:
+                board = read_board(board_file(self.run_dir, self._folded.round, rank.rank))
+            except OSError:  # the events, already read, tell the more important part
+                continue
             if board is not None:
                 found[rank.rank] = board
         return found

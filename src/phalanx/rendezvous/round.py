@@ -43,15 +43,6 @@ class Round:
         """Address of rank 0."""
         return self.addresses[0]
 
-    def ranks_of(self, name: str) -> range:
-        """The ranks that the member `name` starts. Raises KeyError when it is no member."""
-        first = 0
-        for member in self.members:
-            if member.name == name:
-                return range(first, first + len(member.addresses))
-            first += len(member.addresses)
-        raise KeyError(f"{name} is no member of round {self.number}")
-
     def to_json(self) -> str:
         """The document in the store."""
         return json.dumps(asdict(self), sort_keys=True)

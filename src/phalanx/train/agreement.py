@@ -61,5 +61,5 @@ def close(strategy: Any) -> None:
 
     try:
         strategy.run(tf.function(nothing, autograph=False))
-    except tf.errors.UnavailableError as error:
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
         _log.debug("a rank left before this one: %s", error.message)

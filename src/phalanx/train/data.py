@@ -30,10 +30,6 @@ class ArrayData:
     examples: int
     shuffle: bool
 
-    def steps_per_epoch(self, global_batch: int) -> float:
-        """Steps in which every example is used once; a fraction, since batches run across epochs."""
-        return self.examples / global_batch
-
     def training(
         self, *, seed: int, global_batch: int, world_size: int = 1, rank: int = 0, start_step: int = 0
     ) -> tf.data.Dataset:

@@ -28,7 +28,8 @@ class Adapter:
         self._xla = xla
         self._reporter = reporter
         self._own_seeds: set[int] = set()
-        self._executions = 0
+        self._noted = 0  # steps of the prepared model that the board knows, over all rounds
+        self._compiled = False
 
     def hook_optimizers(self, model: Any) -> None:
         """Check the compiled model and make its optimizers reduce first; again after each `compile`."""
@@ -105,18 +106,24 @@ class Adapter:
         return self._noting(execute, model) if training else execute
 
     def _noting(self, execute: Callable[[Any], Any], model: Any) -> Callable[[Any], Any]:
-        """`execute`, with its steps noted on the board, counted from the start of this process."""
+        """`execute`, with its steps noted on the board, counted on from what the optimizer had done before.
+
+        A script that restores its own checkpoints then shows progress over rounds, not within one only.
+        """
         board = self._reporter.board
         if board is None:
             return execute
 
         def noted(iterator: Any) -> Any:
             count = model.steps_per_execution
-            self._reporter.section("step" if self._executions else "compile")
-            board.steps_begun((self._executions + 1) * count)
+            if not self._noted:
+                self._noted = int(model.optimizer.iterations.numpy())
+            self._reporter.section("step" if self._compiled else "compile")
+            board.steps_begun(self._noted + count)
             logs = execute(iterator)
-            self._executions += 1
-            board.steps_done(self._executions * count, 0)
+            self._compiled = True
+            self._noted += count
+            board.steps_done(self._noted, 0)
             return logs
 
         return noted

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 import phalanx.train
+from phalanx.contract import WorkerEnv, board_file
 from phalanx.errors import IncompatibleError
+from phalanx.events.board import read_board
 
 run = phalanx.train.init(global_batch=16, seed=7)
 # Many models, one after the other: none of them is to go on from another's checkpoint.
@@ -253,6 +255,18 @@ def stock_fit_ragged_share() -> None:
         model.compile(keras.optimizers.Adam(0.01, clipnorm=0.01), "mse")  # compiled anew, prepared as before
     logs = model.train_on_batch(X[:8], Y[:8])
     note("train_on_batch", model, is_number=bool(np.isfinite(logs)))
+
+
+@case
+def steps_before_this_process() -> None:
+    """The stock fit of a script that has restored 40 steps itself: the board counts on from there."""
+    model = run.prepare(functional(lambda: keras.optimizers.SGD(0.1)))
+    model.optimizer.iterations.assign(40)
+    model.fit(X[:32], Y[:32], batch_size=16, epochs=2, shuffle=False, verbose=0)
+    worker = WorkerEnv.from_env(os.environ)
+    if worker is not None:
+        board = read_board(board_file(Path(worker.run_dir), worker.round, worker.rank))
+        facts["steps_before_this_process"] = board and board.steps_done
 
 
 @case

@@ -39,6 +39,7 @@ def three_runs() -> list[Path]:
 
 def test_create_writes_plan_and_job_file_and_leaves_nothing_else() -> None:
     run_dir = runs.create(plan(), NOW, "kind: TrainingJob\n")
+    assert run_dir.stat().st_mode & 0o077 == 0, "its plan holds the environment of the job"
     assert run_dir.name.startswith("demo-20260504-030201-")
     assert runs.job_of(run_dir.name) == "demo"
     assert runs.read_plan(run_dir) == plan()
