@@ -107,7 +107,7 @@ class Failure:
     def summary(self) -> str:
         """One line for a person."""
         who = "" if self.rank is None else f"rank {self.rank}: "
-        what = f"{self.exception.rpartition('.')[2]}: {self.message}" if self.exception else self.message
+        what = ": ".join(filter(None, (self.exception.rpartition(".")[2], self.message)))
         return who + (what.splitlines() or [""])[0]
 
 

@@ -151,7 +151,8 @@ def _facts(status: RunStatus, checkpoint_dir: Path | None) -> Iterator[tuple[str
     if status.checkpoint is not None:
         yield "checkpoint", f"step {status.checkpoint.step}: {status.checkpoint.path}"
     elif checkpoint_dir is not None and status.step is not None:
-        yield "checkpoint", f"none yet in {checkpoint_dir}"
+        yet = "" if status.state.is_final else " yet"  # there may be some of an earlier run
+        yield "checkpoint", f"none by this run{yet} in {checkpoint_dir}"
     if status.warnings:
         yield "warnings", f"{status.warnings} (`phalanx events` shows them)"
     if status.exit_code:
@@ -176,8 +177,11 @@ def _failure(failure: FailureStatus, status: RunStatus, detail_lines: int) -> It
     if failure.step is not None and status.step is not None:
         where += f", step {failure.step}"
     yield f"  first failure: {wording.one_line(failure.summary)} ({where})"
+    details = failure.details or failure.message.splitlines()[1:]  # a traceback ends with the message
     if detail_lines:
-        yield from (f"    | {line.rstrip()}" for line in failure.details[-detail_lines:])
+        yield from (
+            f"    | {wording.visible(line.expandtabs().rstrip())}" for line in details[-detail_lines:]
+        )
     if failure.round is not None and failure.rank is not None:
         log = status.logs.get((failure.round, failure.rank))
         if log:

@@ -11,6 +11,8 @@ from phalanx.events.kinds import Event, Kind
 
 # No count, size or time is larger; what is came from a damaged file.
 _LARGEST = 1e18
+# Characters of a message shown in one line; the whole of it is in the log and in the events.
+_LONGEST_LINE = 500
 
 
 def duration(seconds: float | None) -> str:
@@ -72,9 +74,18 @@ def clock(time: float | None, form: str = "%H:%M:%S") -> str:
 
 
 def one_line(text: object) -> str:
-    """The first line of a text, with control characters made visible: a message may come from anywhere."""
+    """The first line of a text, cut when very long, with control characters made visible."""
     first = (str(text).splitlines() or [""])[0]
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in first)
+    return visible(first if len(first) <= _LONGEST_LINE else first[:_LONGEST_LINE] + " ...")
+
+
+def visible(line: str) -> str:
+    """A line with control characters made visible: a message may come from anywhere."""
+    return "".join(c if c.isprintable() else _escape(c) for c in line)
+
+
+def _escape(character: str) -> str:
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else ascii(character)[1:-1]
 
 
 def exit_code(code: int | None) -> str:
@@ -119,9 +130,16 @@ def _worker_exited(event: Event) -> str:
     section, step = event.data.get("section"), _value(event, "step")
     where = f" in section {section}" if section and section != "setup" else ""
     where += f" at step {step:.0f}" if step else ""
-    exception = str(event.data.get("exception", "")).rpartition(".")[2]
-    why = f": {exception}: {event.data.get('message', '')}" if exception else ""
+    exception = _exception(event)
+    why = f": {exception}" if exception else ""
     return f"{who} left with exit code {exit_code(None if code is None else int(code))}{where}{why}"
+
+
+def _exception(event: Event) -> str:
+    """`ValueError: its message`, `MemoryError` when it has none; empty without an exception."""
+    name = str(event.data.get("exception", "")).rpartition(".")[2]
+    message = event.data.get("message")
+    return f"{name}: {message}" if name and message else name
 
 
 def _round_ended(event: Event) -> str:
@@ -132,9 +150,7 @@ def _round_ended(event: Event) -> str:
     if cause == "stopped":
         return f"{took}: stopped"
     who = "" if event.rank is None else f"rank {event.rank}: "
-    exception = str(event.data.get("exception", "")).rpartition(".")[2]
-    what = event.data.get("message") or cause
-    return f"{took}: {who}{exception + ': ' if exception else ''}{what}"
+    return f"{took}: {who}{_exception(event) or event.data.get('message') or cause}"
 
 
 def _restarting(event: Event) -> str:

@@ -61,7 +61,7 @@ class FailureStatus:
     @property
     def summary(self) -> str:
         """One line: who, where, what."""
-        what = f"{self.exception.rpartition('.')[2]}: {self.message}" if self.exception else self.message
+        what = ": ".join(filter(None, (self.exception.rpartition(".")[2], self.message)))
         who = "" if self.rank is None else f"rank {self.rank}: "
         return who + (what.splitlines() or [self.cause])[0]
 

@@ -98,6 +98,7 @@ def test_what_a_person_is_told() -> None:
         "step",
         120,
     )
+    assert replace(told, message="").summary == "rank 1: ValueError"
     silent = root_cause([Exit(0, 137, 1.0, AT_120, log_tail=("last line",))])
     assert silent is not None
     assert silent.message == "died of SIGKILL: by hand, by the kernel for memory, or by a scheduler"

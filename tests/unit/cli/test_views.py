@@ -185,6 +185,23 @@ def test_summary_of_failure() -> None:
     assert text.count("ValueError: boom") == 1
 
 
+def test_summary_shows_all_of_a_message_that_has_no_traceback() -> None:
+    mismatch = replace(FAILURE, details=(), message="two do not fit\n    a: \x1b[1mshape\n    b: dtype")
+    text = summary(RUN_ID, replace(FAILED, failure=mismatch), None)
+    assert "    |     a: \\x1b[1mshape\n    |     b: dtype" in text
+
+
+def test_summary_shows_control_characters_of_a_log() -> None:
+    failure = replace(FAILURE, details=("\tcol\x1b[2Jcleared",))
+    assert "|         col\\x1b[2Jcleared" in summary(RUN_ID, replace(FAILED, failure=failure), None)
+
+
+def test_summary_of_an_ended_run_promises_no_checkpoint() -> None:
+    without = replace(RUNNING, checkpoint=None)
+    assert "none by this run yet in /c" in summary(RUN_ID, without, Path("/c"))
+    assert "none by this run in /c" in summary(RUN_ID, replace(without, state=RunState.SUCCEEDED), Path("/c"))
+
+
 def test_summary_without_traceback_lines_when_none_are_wanted() -> None:
     assert "|" not in summary(RUN_ID, FAILED, None, detail_lines=0)
 

@@ -58,6 +58,17 @@ def test_exit_code(code: int | None, text: str) -> None:
 
 def test_one_line() -> None:
     assert wording.one_line("a\x1b[2J\tb\nc") == "a\\x1b[2J\\x09b"
+    assert wording.one_line("\udcff\u2028") == "\\udcff"
+    assert wording.one_line("\ufeffname \U000e0001") == "\\ufeffname \\U000e0001"
+    assert len(wording.one_line("x" * 100_000)) < 600
+
+
+def test_an_exception_without_a_message_is_its_name() -> None:
+    data = {"exit_code": 1, "exception": "builtins.MemoryError", "message": "", "cause": "user_error"}
+    exited = wording.event_line(Event(1.0, Kind.WORKER_EXITED, 1, 0, data))
+    assert exited == "rank 0 left with exit code 1 (user error): MemoryError"
+    ended = wording.event_line(Event(1.0, Kind.ROUND_ENDED, 1, 0, data))
+    assert ended.endswith("rank 0: MemoryError")
     assert wording.one_line("") == ""
     assert wording.one_line("größer") == "größer"
 
