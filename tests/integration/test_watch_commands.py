@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launching import LONG, PHALANX, PRETEND, Run, phalanx
+from phalanx.cli.runs import job_of
 from phalanx.contract import EVENTS_FILE, PLAN_FILE, ExitCode
 from phalanx.events.kinds import Kind
 from waiting import wait_for
@@ -62,6 +63,20 @@ def test_a_run_that_has_no_agent_yet_is_cancelled(tmp_path: Path) -> None:
     cancelled = phalanx("cancel", run.id, "--json")
     assert cancelled.json == {"run": run.id, "state": "stopped", "cancelled": True}
     assert run.wait().code == ExitCode.TERMINATED
+
+
+def test_a_start_that_was_refused_does_not_hide_the_live_run_from_cancel(tmp_path: Path) -> None:
+    shared = ("--set", f"checkpoint.dir={tmp_path / 'shared'}")
+    run = Run(PRETEND, *shared, "--", LONG, cwd=tmp_path)
+    run.wait_event(Kind.ROUND_STARTED)
+    refused = phalanx("run", PRETEND, *shared, "--", LONG, cwd=tmp_path)
+    assert refused.code == ExitCode.USAGE
+    cancelled = phalanx("cancel", job_of(run.id), "--json")
+    assert cancelled.json == {"run": run.id, "state": "stopped", "cancelled": True}
+    assert run.wait().code == ExitCode.TERMINATED
+    again = phalanx("cancel", job_of(run.id), "--json")
+    assert again.json["cancelled"] is False
+    assert again.json["run"] != run.id, "with none alive the name is its newest run"
 
 
 def test_a_finished_run(ended: Path) -> None:

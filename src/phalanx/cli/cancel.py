@@ -44,12 +44,11 @@ def cancel(
     A run that has already ended is left as it is, with exit code 0; one that is already stopping is only
     waited for. When the run has not ended in time the exit code is 84, and the request stands.
     """
-    from phalanx.cli import runs
     from phalanx.cli.watch import RunWatch
     from phalanx.errors import InfrastructureError
     from phalanx.events.status import RunState
 
-    run_dir = runs.find(run)
+    run_dir = _find(run)
     watch = RunWatch(run_dir)
     look = watch.look()
     # A second signal would kill workers that are saving.
@@ -69,6 +68,21 @@ def cancel(
                 f"or end it with `phalanx cancel --now {run_dir.name}`",
             )
     _tell(run_dir, watch, as_json, cancelled=True)
+
+
+def _find(text: str) -> Path:
+    """The run that `text` names; a job's name is its newest run or, when that has ended, the newest alive."""
+    from phalanx.backends.local import LocalBackend
+    from phalanx.cli import runs
+    from phalanx.cli.watch import RunWatch
+
+    newest = runs.find(text)
+    if runs.job_of(newest.name) != text or not RunWatch(newest).look().status.state.is_final:
+        return newest
+    # A start that was refused, on the same checkpoint directory for example, must not hide the run at work.
+    backend = LocalBackend()
+    same_job = (run for run in runs.all_runs() if runs.job_of(run.name) == text)
+    return next((run for run in same_job if backend.observe(run).alive), newest)
 
 
 def _ask(run_dir: Path, watch: RunWatch) -> bool:
