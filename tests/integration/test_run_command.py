@@ -88,6 +88,16 @@ def test_a_reader_that_is_gone_at_the_end_does_not_change_the_exit_code(tmp_path
     assert run.wait().code == ExitCode.NO_RESTART
 
 
+def test_a_run_directory_that_is_deleted_is_told(tmp_path: Path) -> None:
+    write(
+        tmp_path / "delete.py", f"import shutil\nshutil.rmtree({str(tmp_path / 'phalanx-home' / 'runs')!r})\n"
+    )
+    done = phalanx("run", "delete.py", cwd=tmp_path)
+    assert done.code == ExitCode.INFRASTRUCTURE
+    assert "was deleted, and the run ended with it" in done.stderr
+    assert "phalanx resume" not in done.stdout + done.stderr
+
+
 def test_the_exit_code_is_the_program_s(tmp_path: Path) -> None:
     write(tmp_path / "stop.py", "raise SystemExit(93)\n")
     assert phalanx("run", "stop.py", cwd=tmp_path).code == ExitCode.NO_RESTART

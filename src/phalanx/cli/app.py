@@ -70,10 +70,21 @@ def invoke(arguments: Sequence[str]) -> int:
         print(f"phalanx: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:  # the output goes to a full disk, a directory cannot be read
+        if _is_current_directory_gone():
+            print("phalanx: the current directory was deleted\n  hint: cd to another one", file=sys.stderr)
+            return ExitCode.USAGE
         print(f"phalanx: {error}", file=sys.stderr)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # not written again at exit
         return ExitCode.INFRASTRUCTURE
     return code
+
+
+def _is_current_directory_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -84,6 +84,11 @@ class _Launch:
         if not self._spoke:
             raise _unstarted(self._run_dir, self._exit_code)
         if look.status.state is RunState.LOST:
+            if not self._run_dir.exists():
+                raise InfrastructureError(
+                    f"the run directory {self._run_dir} was deleted, and the run ended with it",
+                    "start the job anew with `phalanx run`",
+                )
             look = self._record_loss()
         status = look.status
         code = self._exit_code if status.exit_code is None else status.exit_code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +102,14 @@ def test_a_full_disk_is_told() -> None:
         )
     assert done.returncode == ExitCode.INFRASTRUCTURE
     assert done.stderr == "phalanx: [Errno 28] No space left on device\n"
+
+
+def test_a_deleted_current_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").touch()
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert invoke(["run", str(tmp_path / "train.py")]) == ExitCode.USAGE
+    assert "the current directory was deleted\n  hint: cd to" in capsys.readouterr().err
