@@ -28,7 +28,8 @@ def explain(job: LoadedJob, plan: Plan, *, cores: int) -> list[Row]:
     cpus = cpus_per_worker(spec, cores=cores)
     from_cpus = "from workers.cpus"
     if spec.workers.cpus is None:
-        from_cpus = f"{cores} cores shared by {spec.workers.count} workers, {cpus} each"
+        count = spec.workers.count
+        from_cpus = f"{cores} cores shared by {count} worker{'s' if count > 1 else ''}, {cpus} each"
     base = "directory of the job file" if job.source else "current directory"
     rows.append(Row("working_dir", spec.working_dir, base))
     rows += [

@@ -47,7 +47,8 @@ class Problem:
 
     def __str__(self) -> str:
         """The message, the source line with the value underlined, and the remedy."""
-        head = f"{self.place}: {self.path}: {self.what}" if self.path else f"{self.place}: {self.what}"
+        path = f"{printable(self.path)}: " if self.path else ""
+        head = f"{self.place}: {path}{self.what}"
         return "\n".join([head, *_excerpt(self.place), f"  {self.fix}"])
 
 

@@ -32,6 +32,10 @@ def read_source(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
+        if path.is_symlink():
+            raise SpecError(
+                f"the job file {name} is a link to a file that does not exist", "mend the link"
+            ) from None
         raise SpecError(f"there is no job file {name}", _hint_for_missing(path)) from None
     except OSError as error:
         raise SpecError(

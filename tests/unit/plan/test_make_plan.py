@@ -136,6 +136,9 @@ def test_explain_tells_the_origin_of_every_value() -> None:
     assert Row("working_dir", "/jobs/a", "current directory") in rows
     assert Row("env.OMP_NUM_THREADS", "2", "8 cores shared by 3 workers, 2 each") in rows
     assert rows[-1].path == "job_hash"
+    alone = replace(JOB, workers=WorkersSpec(1))
+    rows = explain(LoadedJob(alone, {}, None, ""), make_plan(alone, cores=8), cores=8)
+    assert Row("env.OMP_NUM_THREADS", "8", "8 cores shared by 1 worker, 8 each") in rows
 
 
 def test_explain_names_cpus_as_the_origin_of_threads() -> None:

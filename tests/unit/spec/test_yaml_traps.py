@@ -128,12 +128,14 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").touch()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     expected = {
         tmp_path: "is a directory, not a job file",
         tmp_path / "jobs.yaml": "there is no job file",
         tmp_path / "none" / "job.yaml": "there is no job file",
         tmp_path / "pipe": "is not a regular file",
         tmp_path / "loop": "cannot be read: Too many levels",
+        tmp_path / "dangling": "is a link to a file that does not exist",
         tmp_path / ("a" * 300): "cannot be read: File name too long",
     }
     for path, what in expected.items():
@@ -145,6 +147,13 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
         load_job(tmp_path / "jobs.yaml")
     with pytest.raises(SpecError, match=r"did you mean .*job\.yaml\?"):
         load_job(tmp_path)
+
+
+def test_a_key_with_control_characters_is_shown_escaped(job_file: Callable[..., Path]) -> None:
+    path = job_file()
+    path.write_text(path.read_text() + '"\\e[31mred": 1\n')
+    with pytest.raises(SpecError, match=r"\\x1b\[31mred: there is no such key"):
+        load_job(path)
 
 
 def test_a_script_given_as_job_file_names_the_command(directory: Path) -> None:
