@@ -47,7 +47,8 @@ def exit_code_of(returncode: int) -> int:
 
 
 # Sections a worker can be in, in the order of the numbers on the board. Never renumber.
-SECTIONS = ("setup", "compile", "input", "step", "checkpoint", "evaluate", "done")
+# "join": within phalanx.train.init(), until all ranks are there.
+SECTIONS = ("setup", "compile", "input", "step", "checkpoint", "evaluate", "done", "join")
 
 # Names inside a run directory.
 PLAN_FILE = "plan.json"

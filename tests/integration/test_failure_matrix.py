@@ -177,6 +177,15 @@ def test_a_worker_that_leaves_early_is_named(launch: Any, job: dict[str, Any]) -
     assert "exited with 0 after step 29 of 150" in ended.data["message"]
 
 
+def test_a_worker_that_never_joins_is_not_waited_for(launch: Any, job: dict[str, Any]) -> None:
+    job["args"] = ["--absent-rank", "1"]
+    run = launch()
+    code, output = run.end()
+    assert code == ExitCode.USER_ERROR, output
+    assert [event.rank for event in run.events(Kind.ROUND_ENDED)] == [1, 1]
+    assert "rank 1: exited with 0 while work remained" in output
+
+
 def test_a_worker_that_cannot_bind_ends_the_round_with_that_reason(launch: Any, job: dict[str, Any]) -> None:
     job["args"] = ["--refuse-shared-port"]  # the worker's server then finds its port taken, by the agent
     job["failure"]["max_restarts"] = 1

@@ -72,7 +72,8 @@ class Progress:
 class Exit:
     """One worker's end. `time` (Unix seconds) is that of its error report, else when the agent saw the exit.
 
-    `after_kill` is True when the agent had already sent SIGKILL; `log_tail` is the end of the worker's log.
+    `after_kill` is True when the agent had already sent SIGKILL, `left_alone` when others still waited for
+    this rank to join them; `log_tail` is the end of the worker's log.
     """
 
     rank: int
@@ -82,6 +83,7 @@ class Exit:
     report: ErrorReport | None = None
     after_kill: bool = False
     log_tail: tuple[str, ...] = ()
+    left_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def cause_of(exit: Exit) -> Cause | None:
         return None
     if exit.exit_code == ExitCode.SUCCESS:
         unfinished = exit.progress.steps_done < exit.progress.target_steps
-        return Cause.EARLY_EXIT if unfinished else None
+        return Cause.EARLY_EXIT if unfinished or exit.left_alone else None
     if exit.exit_code in _CAUSE_OF_CODE:
         return _CAUSE_OF_CODE[exit.exit_code]
     return Cause.CRASHED if _is_signal(exit.exit_code) else Cause.USER_ERROR

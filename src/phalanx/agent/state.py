@@ -37,6 +37,8 @@ from phalanx.rendezvous.round import Round
 
 # A rank that lost its peer may be seen before the peer: how long to wait for the root cause.
 ROOT_CAUSE_WAIT_S = 2.0
+# How long a rank may be seen waiting for one that has left: boards are read ten times a second.
+JOIN_LOOK_S = 2.0
 # A process that is still there so long after SIGKILL hangs in the kernel (a dead disk); no wait is endless.
 KILL_WAIT_S = 20.0
 
@@ -238,6 +240,8 @@ def _process_exited(state: State, event: ProcessExited) -> Step:
     if not seen.alive:
         return _and_then(told, _all_gone(seen, event.at_s))
     cause = cause_of(exit)
+    if cause is None and seen.phase is Phase.RUNNING:
+        return replace(seen, deadline_s=seen.deadline_s or event.at_s + JOIN_LOOK_S), told
     if cause is None or seen.phase not in (Phase.RUNNING, Phase.JUDGING):
         return seen, told
     if cause is Cause.PEER_LOST:
@@ -285,7 +289,17 @@ def _deadline_passed(state: State, event: DeadlinePassed) -> Step:
         return _kill(state, event.at_s)
     if state.phase is Phase.ENDING:
         return _unkillable(state, event.at_s)
+    if state.phase is Phase.RUNNING:
+        return _look_for_left_alone(state, event.at_s)
     return state, ()
+
+
+def _look_for_left_alone(state: State, at_s: float) -> Step:
+    """Some ranks have left with 0. A rank that still waits for all to join will wait for ever."""
+    if not any(rank in state.alive and one.section == "join" for rank, one in state.progress.items()):
+        return replace(state, deadline_s=at_s + JOIN_LOOK_S), ()
+    exits = tuple(replace(exit, left_alone=exit.exit_code == 0) for exit in state.exits)
+    return _kill(replace(state, exits=exits), at_s)
 
 
 _HANDLERS: Mapping[type, Callable[[State, Any], Step]] = {

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from phalanx.contract import WorkerEnv
 from phalanx.errors import IncompatibleError
-from phalanx.train import keras_adapter, loop, private_keras, private_tf
+from phalanx.train import agreement, keras_adapter, loop, private_keras, private_tf
 from phalanx.train.loop import FitResult
 from phalanx.train.reporting import Reporter
 from phalanx.train.settings import Settings, resolve
@@ -161,6 +161,9 @@ def _join(env: WorkerEnv | None, script: Settings) -> Run:
                 f"{world_size} workers hold {replicas} replicas; each worker needs exactly one device",
                 "let each worker see one GPU (CUDA_VISIBLE_DEVICES in its environment), or none",
             )
+        reporter.section("join")
+        agreement.meet(strategy)
+        reporter.section("setup")
     else:
         strategy = tf.distribute.get_strategy()
     keras.utils.set_random_seed(settings.seed)

@@ -18,11 +18,14 @@ parser.add_argument("--units", type=int, default=8, help="another number is anot
 parser.add_argument("--step-ms", type=int, default=15, help="how long a step takes at least")
 parser.add_argument("--raise-in-rank", type=int, help="user code of this rank raises, in every round")
 parser.add_argument("--leave-in-rank", type=int, help="this rank leaves with 0 after a few steps, in round 1")
+parser.add_argument("--absent-rank", type=int, help="this rank leaves with 0 before it joins, in every round")
 parser.add_argument("--refuse-shared-port", action="store_true", help="TensorFlow binds its port alone")
 options = parser.parse_args()
 if options.refuse_shared_port:
     os.environ["TF_GRPC_REUSE_PORT"] = "0"
 
+if options.absent_rank == int(os.environ.get("PHALANX_WORKER_RANK", "0")):
+    sys.exit(0)
 tf.config.experimental.enable_op_determinism()
 run = phalanx.train.init()
 if options.raise_in_rank == run.rank:

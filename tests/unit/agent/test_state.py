@@ -155,6 +155,27 @@ def test_no_restart_means_no_restart() -> None:
     assert outcome(walk) == ("failed", 93)
 
 
+def waits_to_join(walk: Walk, rank: int, section: str = "join") -> Walk:
+    return walk.on(ProgressSeen(0.5, rank, Progress(section=section, reports=True)))
+
+
+def test_a_rank_that_leaves_before_the_others_have_joined_is_the_cause() -> None:
+    walk = waits_to_join(Walk(world_size=2).formed(), 0).exited(1, 0, 1.0)
+    assert walk.moves == []
+    assert walk.on(DeadlinePassed(1.0 + machine.JOIN_LOOK_S)).moves == [Kill()]
+    ended = walk.exited(0, 137, 4.0, after_kill=True).records(Kind.ROUND_ENDED)[0]
+    assert (ended.rank, ended.data["cause"]) == (1, "early_exit")
+
+
+def test_a_rank_that_has_joined_may_take_longer_than_another() -> None:
+    walk = waits_to_join(Walk(world_size=2).formed(), 0).exited(1, 0, 1.0)
+    walk = waits_to_join(walk, 0, "setup")
+    for look in range(1, 5):
+        assert walk.on(DeadlinePassed(1.0 + look * machine.JOIN_LOOK_S)).moves == []
+    walk = walk.exited(0, 0, 60.0)
+    assert outcome(walk) == ("succeeded", 0)
+
+
 def test_a_launcher_that_ends_after_asking_does_not_kill_workers_that_save() -> None:
     walk = Walk(world_size=1).formed().on(StopRequested(1.0, "SIGINT", 130))
     assert walk.on(StopRequested(1.2, "the end of its launcher", 143, insist=False)).moves == []
