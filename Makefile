@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST ?= $(BIN)/python -m pytest
+# Most tests wait for one process to import TensorFlow: two files at a time fill two cores.
+PYTEST ?= $(BIN)/python -m pytest -n 2 --dist loadfile
 
 .PHONY: help demo test check lint types contracts bench clean
 
