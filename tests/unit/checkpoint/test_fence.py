@@ -62,8 +62,10 @@ def test_a_living_run_keeps_its_directory(directory: Path, run_dir: Path, living
 
 
 def test_the_living_run_itself_takes_it_for_its_next_round(directory: Path, living_run: Path) -> None:
-    fence.take(directory, living_run, 1)
+    earlier = fence.take(directory, living_run, 1)
     fence.check(directory, fence.take(directory, living_run, 2))
+    with pytest.raises(FencedError):
+        fence.check(directory, earlier)
 
 
 @pytest.mark.parametrize("left", ["unlocked", "no lock file", "no run directory"])
@@ -73,8 +75,10 @@ def test_a_dead_run_loses_its_directory(directory: Path, run_dir: Path, tmp_path
         dead.mkdir()
     if left == "unlocked":
         (dead / AGENT_LOCK).touch()
-    fence.take(directory, dead, 9)
+    lost = fence.take(directory, dead, 9)
     fence.check(directory, fence.take(directory, run_dir, 1))
+    with pytest.raises(FencedError):
+        fence.check(directory, lost)
 
 
 @pytest.mark.parametrize(
